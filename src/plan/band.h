@@ -7,6 +7,9 @@
 
 namespace parapet::plan {
 
+// No tensor has more rows: sums of a few lengths, and products with a small number, do not overflow.
+inline constexpr int64 kMaxLength = int64{1} << 48;
+
 // Far beyond any length, and small enough that sums of a few of them do not overflow.
 inline constexpr int64 kUnlimited = int64{1} << 60;
 
