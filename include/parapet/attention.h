@@ -19,11 +19,12 @@ struct ForwardTensors {
   TensorView v;    // (B, Sk, Hk, Dv) or (total_k, Hk, Dv); dtype of q
   TensorView out;  // (B, Sq, H, Dv) or (total_q, H, Dv); dtype of q; every element is written
 
-  std::optional<TensorView> lse;           // (B, H, Sq) or (H, total_q); float32; written
-  std::optional<TensorView> cu_seqlens_q;  // (B + 1), int32; from 0, never decreasing, to <= total_q
-  std::optional<TensorView> cu_seqlens_k;  // (B + 1), int32; likewise for total_k
-  std::optional<TensorView> seqused_q;     // (B), int32: how many rows of each segment are used
-  std::optional<TensorView> seqused_k;     // (B), int32
+  std::optional<TensorView> lse;  // (B, H, Sq) or (H, total_q); float32; written
+  std::optional<TensorView>
+      cu_seqlens_q;  // (B + 1), int32; from 0, never decreasing, to <= total_q
+  std::optional<TensorView> cu_seqlens_k;    // (B + 1), int32; likewise for total_k
+  std::optional<TensorView> seqused_q;       // (B), int32: how many rows of each segment are used
+  std::optional<TensorView> seqused_k;       // (B), int32
   std::optional<TensorView> learnable_sink;  // (H); float32, bfloat16 or float16
 };
 
@@ -43,11 +44,11 @@ struct ForwardOptions {
   float softcap = 0.0f;
 
   // Into how many parts the keys of a segment are split. 1: the result of a segment does not depend
-  // on what else is in the call. 0: the library chooses. n: n parts. Each is bit-equal from run to
-  // run, and for any number of threads.
+  // on what else is in the call. 0: the library chooses. n: n parts, at most 256. Each is bit-equal
+  // from run to run, and for any number of threads.
   int num_splits = 1;
 
-  // CPU threads; 0: as many as OpenMP gives. The result does not depend on it.
+  // CPU threads, at most 1024; 0: as many as OpenMP gives. The result does not depend on it.
   int num_threads = 0;
 
   // Whether lengths that the host can read are checked and refused when they are malformed. Without
@@ -56,14 +57,14 @@ struct ForwardOptions {
   bool check_metadata = true;
 };
 
-// out = softmax(mask(softcap(softmax_scale * q k^T))) v, a segment and a head at a time, without ever
-// storing the scores: exact attention with an online softmax (Dao et al., FlashAttention,
+// out = softmax(mask(softcap(softmax_scale * q k^T))) v, a segment and a head at a time, without
+// ever storing the scores: exact attention with an online softmax (Dao et al., FlashAttention,
 // arXiv:2205.14135). Query head h reads key head h / (H / Hk). lse is the natural logarithm of each
 // row's sum of exponentials.
 //
-// A query without a visible key, or beyond its segment's used length, or that no segment covers, gets
-// output 0; its lse is -infinity (the sink where there is one, for rows inside the used length).
-// Keys that a query does not see cannot change its result, whatever is stored there.
+// A query without a visible key, or beyond its segment's used length, or that no segment covers,
+// gets output 0; its lse is -infinity (the sink where there is one, for rows inside the used
+// length). Keys that a query does not see cannot change its result, whatever is stored there.
 //
 // q, k, v and out may have any strides; one whose last stride is not 1 is copied once.
 //

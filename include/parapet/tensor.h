@@ -31,7 +31,8 @@ struct Device {
 struct TensorView {
   static constexpr int kMaxRank = 4;
 
-  // A view of densely packed (C order) elements. Throws Error(kInvalidArgument) above kMaxRank.
+  // A view of densely packed (C order) elements. Throws Error(kInvalidArgument) for more dimensions
+  // than kMaxRank, negative extents and 2^63 elements or more.
   PARAPET_EXPORT static TensorView contiguous(void* data, DType dtype,
                                               std::span<const std::int64_t> shape,
                                               Device device = {});
@@ -40,7 +41,11 @@ struct TensorView {
     return contiguous(data, dtype, std::span(shape.begin(), shape.size()), device);
   }
 
+  // For extents whose product fits.
   std::int64_t num_elements() const noexcept {
+    for (int dim = 0; dim < rank; ++dim) {
+      if (shape[dim] == 0) return 0;
+    }
     std::int64_t count = 1;
     for (int dim = 0; dim < rank; ++dim) count *= shape[dim];
     return count;

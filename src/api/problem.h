@@ -11,8 +11,8 @@ namespace parapet::api {
 
 using plan::int64;
 
-// A tensor of rows and heads; strides count elements and the last dimension's is 1. Of a packed tensor
-// batch_stride is 0.
+// A tensor of rows and heads; strides count elements and the last dimension's is 1. Of a packed
+// tensor batch_stride is 0.
 struct Operand {
   void* data = nullptr;
   int64 batch_stride = 0;
@@ -47,8 +47,9 @@ struct Problem {
   Operand v;
   Operand out;
 
-  // Row i of head h of batch entry b: lse[b * lse_batch_stride + h * lse_head_stride + i * lse_row_stride];
-  // of a packed tensor lse_batch_stride is 0 and i counts from the tensor's first row.
+  // Row i of head h of batch entry b: lse[b * lse_batch_stride + h * lse_head_stride + i *
+  // lse_row_stride]; of a packed tensor lse_batch_stride is 0 and i counts from the tensor's first
+  // row.
   float* lse = nullptr;
   int64 lse_batch_stride = 0;
   int64 lse_head_stride = 0;
@@ -65,9 +66,15 @@ struct Problem {
   int num_threads = 0;
 };
 
+struct Extents;  // api/checks.h
+
+// The problem of a call that has passed check_call.
+Problem describe(const ForwardTensors& tensors, const ForwardOptions& options,
+                 const Extents& extents);
+
 // Checks everything that the host can see; throws Error. Metadata on the host is read and checked
-// unless options.check_metadata is false. Tensors whose last stride is not 1 are not refused here:
-// `forward` has copied them before.
+// unless options.check_metadata is false. The last stride of q, k, v and out has to be 1 here;
+// `forward` makes copies of those that differ.
 Problem make_problem(const ForwardTensors& tensors, const ForwardOptions& options);
 
 }  // namespace parapet::api

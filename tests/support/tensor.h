@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "parapet/tensor.h"
+
+namespace parapet::testing {
+
+using Extents = std::vector<std::int64_t>;
+
+// A tensor in an allocation of exactly its size, so that the address sanitizer sees an access
+// beyond its first or last element. Starts filled with NaN (of int32: with a number that no length
+// has), so that what was read without being written, or not written at all, shows.
+class Tensor {
+ public:
+  // C order.
+  Tensor(DType dtype, const Extents& shape);
+  // Any strides, negative ones included; the allocation reaches from the lowest element to the
+  // highest. `strides` count elements.
+  Tensor(DType dtype, const Extents& shape, const Extents& strides);
+
+  // Values from -1 to 1, the same for a seed on every machine, rounded to the dtype.
+  static Tensor random(DType dtype, const Extents& shape, std::uint64_t seed);
+  static Tensor int32(std::initializer_list<std::int32_t> values);
+  static Tensor int32(const std::vector<std::int32_t>& values);
+
+  const TensorView& view() const { return view_; }
+  operator const TensorView&() const { return view_; }
+
+  // Elements in C order of the shape, whatever the strides.
+  std::int64_t size() const { return view_.num_elements(); }
+  double get(std::int64_t index) const;
+  void set(std::int64_t index, double value);
+
+  void fill(double value);
+  void fill_random(std::uint64_t seed);
+
+  // The allocation, as it lies in memory.
+  std::span<const std::byte> bytes() const { return {data_.get(), num_bytes_}; }
+
+ private:
+  std::int64_t offset(std::int64_t index) const;
+
+  std::size_t num_bytes_ = 0;
+  std::unique_ptr<std::byte[]> data_;
+  TensorView view_;
+};
+
+}  // namespace parapet::testing
