@@ -1,0 +1,185 @@
+"""Array libraries: how their tensors go into a call, and how its results become theirs.
+
+A framework is found from the type of `q`. The other tensors have to be of the same one.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Protocol
+
+import ml_dtypes
+import numpy as np
+
+from parapet import _ffi
+
+Shape = tuple[int, ...]
+
+
+class Framework(Protocol):
+    """What parapet needs from an array library."""
+
+    name: str
+    """For messages: "a <name>"."""
+
+    uint16_is_bfloat16: bool
+    """Whether operands of dtype uint16 hold the bits of bfloat16."""
+
+    def version(self) -> str:
+        """Returns the library's name and version."""
+
+    def operand(self, name: str, tensor: Any) -> Any:
+        """Returns what the library takes for a tensor; raises for one that it can't take."""
+
+    def empty(self, shape: Shape, like: Any) -> Any:
+        """Returns memory for a result of the dtype and device of `like`, as an operand."""
+
+    def empty_float32(self, shape: Shape, like: Any) -> Any:
+        """Returns memory for a float32 result on the device of `like`, as an operand."""
+
+    def result(self, memory: Any, like: Any) -> Any:
+        """Returns the tensor, of the kind of `like`, for a result that has been written."""
+
+
+class NumPy:
+    """NumPy arrays, bfloat16 as ml_dtypes has it."""
+
+    name = "NumPy array"
+    uint16_is_bfloat16 = True
+
+    _bfloat16 = np.dtype(ml_dtypes.bfloat16)
+    _exported = frozenset(map(np.dtype, ("float32", "float16", "int32")))
+
+    def version(self) -> str:
+        return f"numpy {np.__version__}"
+
+    def operand(self, name: str, tensor: Any) -> Any:
+        if type(tensor) is not np.ndarray:
+            _check_framework(self, name, tensor)
+        if tensor.dtype == self._bfloat16:
+            tensor = tensor.view(np.uint16)
+        elif tensor.dtype not in self._exported:
+            floats = not name.startswith(("cu_seqlens", "seqused"))
+            expected = "float32, float16 or bfloat16" if floats else "int32"
+            raise ValueError(f"{name}: expected dtype {expected}, found {tensor.dtype}")
+        return tensor if tensor.flags.writeable else np.asarray(_Writeable(tensor))
+
+    def empty(self, shape: Shape, like: Any) -> Any:
+        return np.empty(shape, np.uint16 if like.dtype == self._bfloat16 else like.dtype)
+
+    def empty_float32(self, shape: Shape, like: Any) -> Any:
+        return np.empty(shape, np.float32)
+
+    def result(self, memory: Any, like: Any) -> Any:
+        return memory.view(self._bfloat16) if memory.dtype == np.uint16 else memory
+
+
+class _Writeable:
+    """A read-only array that says it is not, as NumPy exports no other by DLPack."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        interface = array.__array_interface__
+        self.__array_interface__ = interface | {"data": (interface["data"][0], False)}
+        self._array = array
+
+
+class Torch:
+    """PyTorch tensors."""
+
+    name = "PyTorch tensor"
+    uint16_is_bfloat16 = False
+
+    def __init__(self) -> None:
+        self._torch = sys.modules["torch"]
+
+    def version(self) -> str:
+        return f"torch {self._torch.__version__}"
+
+    def operand(self, name: str, tensor: Any) -> Any:
+        if type(tensor) is not self._torch.Tensor:
+            _check_framework(self, name, tensor)
+        if tensor.requires_grad:
+            if self._torch.is_grad_enabled():
+                raise NotImplementedError(
+                    f"{name}: requires grad, and parapet has no backward yet; call it under "
+                    f"torch.no_grad() or pass {name}.detach()"
+                )
+            return tensor.detach()
+        return tensor
+
+    def empty(self, shape: Shape, like: Any) -> Any:
+        return like.new_empty(shape)
+
+    def empty_float32(self, shape: Shape, like: Any) -> Any:
+        return like.new_empty(shape, dtype=self._torch.float32)
+
+    def result(self, memory: Any, like: Any) -> Any:
+        return memory
+
+
+class DLPack:
+    """Any other producer of DLPack; results are imported by the producer's own library."""
+
+    uint16_is_bfloat16 = False
+
+    def __init__(self, package: str) -> None:
+        self.name = f"tensor of {package}"
+        self._package = package
+
+    def version(self) -> str:
+        return f"{self._package} {getattr(sys.modules[self._package], '__version__', '')}".strip()
+
+    def operand(self, name: str, tensor: Any) -> Any:
+        _check_framework(self, name, tensor)
+        return _ffi.from_dlpack(tensor)
+
+    def empty(self, shape: Shape, like: Any) -> Any:
+        return _ffi.empty(shape, _ffi.from_dlpack(like).dtype)
+
+    def empty_float32(self, shape: Shape, like: Any) -> Any:
+        return _ffi.empty(shape, "float32")
+
+    def result(self, memory: Any, like: Any) -> Any:
+        if hasattr(like, "__array_namespace__"):
+            library = like.__array_namespace__()
+        else:
+            library = sys.modules.get(self._package)
+        # Of a library without from_dlpack the result stays a producer of DLPack, from tvm_ffi.
+        return library.from_dlpack(memory) if hasattr(library, "from_dlpack") else memory
+
+
+_frameworks: dict[str, Framework] = {"numpy": NumPy()}  # by package
+_framework_of_type: dict[type, Framework] = {}
+
+
+def framework_of(name: str, tensor: Any) -> Framework:
+    """Returns the framework of an argument; raises TypeError for what is not a tensor."""
+    kind = type(tensor)
+    framework = _framework_of_type.get(kind)
+    if framework is None:
+        framework = _framework_of_type[kind] = _find(name, kind)
+    return framework
+
+
+def _find(name: str, kind: type) -> Framework:
+    torch = sys.modules.get("torch")
+    if issubclass(kind, np.ma.MaskedArray):
+        raise TypeError(f"{name}: expected an array without a mask, found {kind.__qualname__}")
+    if issubclass(kind, np.ndarray):
+        return _frameworks["numpy"]
+    if torch is not None and issubclass(kind, torch.Tensor):
+        return _frameworks.setdefault("torch", Torch())
+    if hasattr(kind, "__dlpack__"):
+        package = kind.__module__.partition(".")[0]
+        return _frameworks.setdefault(package, DLPack(package))
+    raise TypeError(
+        f"{name}: expected a NumPy array, a PyTorch tensor or another producer of DLPack, "
+        f"found {kind.__qualname__}"
+    )
+
+
+def _check_framework(expected: Framework, name: str, tensor: Any) -> None:
+    if framework_of(name, tensor) is not expected:
+        raise TypeError(
+            f"{name}: expected a {expected.name} as q is one, found {type(tensor).__qualname__}"
+        )
