@@ -1,0 +1,254 @@
+#include "cuda/driver.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "cuda/shared_library.h"
+#include "parapet/error.h"
+
+namespace parapet::cuda {
+namespace {
+
+using Result = int;
+constexpr Result kSuccess = 0;
+constexpr Result kInvalidImage = 200;
+constexpr Result kNoBinaryForGpu = 209;
+constexpr Result kUnsupportedPtxVersion = 222;
+
+constexpr int kOldestDriver = 12000;  // cuDriverGetVersion's number for CUDA 12.0
+
+constexpr int kMultiprocessorCount = 16;
+constexpr int kCapabilityMajor = 75;
+constexpr int kCapabilityMinor = 76;
+constexpr int kSharedBytesPerBlockOptin = 97;
+constexpr int kFunctionDynamicSharedBytes = 8;
+constexpr int kCaptureModeRelaxed = 2;
+constexpr int kCaptureStatusNone = 0;
+
+// The functions in use, by the names that they are exported under.
+#define PARAPET_DRIVER_FUNCTIONS(F)                                                               \
+  F(cuGetErrorName, (Result result, const char** text))                                           \
+  F(cuGetErrorString, (Result result, const char** text))                                         \
+  F(cuInit, (unsigned int flags))                                                                 \
+  F(cuDriverGetVersion, (int* version))                                                           \
+  F(cuDeviceGetCount, (int* count))                                                               \
+  F(cuDeviceGet, (int* device, int ordinal))                                                      \
+  F(cuDeviceGetName, (char* name, int size, int device))                                          \
+  F(cuDeviceGetAttribute, (int* value, int attribute, int device))                                \
+  F(cuDeviceTotalMem_v2, (std::size_t * bytes, int device))                                       \
+  F(cuDevicePrimaryCtxRetain, (ContextHandle * context, int device))                              \
+  F(cuCtxPushCurrent_v2, (ContextHandle context))                                                 \
+  F(cuCtxPopCurrent_v2, (ContextHandle * context))                                                \
+  F(cuCtxSynchronize, ())                                                                         \
+  F(cuThreadExchangeStreamCaptureMode, (int* mode))                                               \
+  F(cuStreamIsCapturing, (StreamHandle stream, int* status))                                      \
+  F(cuStreamSynchronize, (StreamHandle stream))                                                   \
+  F(cuMemAlloc_v2, (DevicePointer * pointer, std::size_t bytes))                                  \
+  F(cuMemFree_v2, (DevicePointer pointer))                                                        \
+  F(cuMemsetD8Async,                                                                              \
+    (DevicePointer pointer, unsigned char value, std::size_t bytes, StreamHandle stream))         \
+  F(cuMemcpyDtoHAsync_v2,                                                                         \
+    (void* host, DevicePointer pointer, std::size_t bytes, StreamHandle stream))                  \
+  F(cuModuleLoadData, (ModuleHandle * module, const void* image))                                 \
+  F(cuModuleUnload, (ModuleHandle module))                                                        \
+  F(cuModuleGetFunction, (FunctionHandle * function, ModuleHandle module, const char* name))      \
+  F(cuFuncSetAttribute, (FunctionHandle function, int attribute, int value))                      \
+  F(cuLaunchKernel,                                                                               \
+    (FunctionHandle function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,      \
+     unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, \
+     StreamHandle stream, void** parameters, void** extra))
+
+struct Api {
+#define F(name, parameters) Result(*name) parameters = nullptr;
+  PARAPET_DRIVER_FUNCTIONS(F)
+#undef F
+
+  Api() {
+    std::string reason;
+    const auto library = SharedLibrary::open("libcuda.so.1", reason);
+    if (!library) {
+      throw Error(
+          ErrorCode::kRuntime,
+          fmt::format("no NVIDIA driver was found: {}. A tensor on a GPU needs one, of CUDA "
+                      "12.0 or newer (525 or newer)",
+                      reason));
+    }
+    // The version comes first: an old driver lacks functions that are looked up next.
+    if (auto* get_version = library->find<Result(int*)>("cuDriverGetVersion")) {
+      get_version(&version);
+    }
+    if (version < kOldestDriver) {
+      throw Error(
+          ErrorCode::kRuntime,
+          fmt::format("the NVIDIA driver is too old: expected one of CUDA 12.0 or newer (525 "
+                      "or newer), found CUDA {}.{}",
+                      version / 1000, version % 1000 / 10));
+    }
+#define F(name, parameters)                                                       \
+  name = library->find<Result parameters>(#name);                                 \
+  if (name == nullptr) {                                                          \
+    throw Error(ErrorCode::kRuntime, "the NVIDIA driver has no function " #name); \
+  }
+    PARAPET_DRIVER_FUNCTIONS(F)
+#undef F
+    check(cuInit(0), "cuInit");
+  }
+
+  std::string describe(Result result) const {
+    const char* name = nullptr;
+    const char* text = nullptr;
+    if (cuGetErrorName(result, &name) != kSuccess) return fmt::format("error {}", result);
+    cuGetErrorString(result, &text);
+    return fmt::format("{} ({})", name, text != nullptr ? text : "");
+  }
+
+  void check(Result result, const char* function) const {
+    if (result == kSuccess) return;
+    throw Error(ErrorCode::kRuntime, fmt::format("{}: {}", function, describe(result)));
+  }
+
+  int version = 0;
+};
+
+const Api& api() {
+  static const Api instance;
+  return instance;
+}
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+// Calls a driver function and throws where it fails.
+#define PARAPET_DRIVER_CALL(function, ...) api().check(api().function(__VA_ARGS__), #function)
+
+int device_handle(int ordinal) {
+  int device = 0;
+  PARAPET_DRIVER_CALL(cuDeviceGet, &device, ordinal);
+  return device;
+}
+
+}  // namespace
+
+Driver::Driver() : version_(version_text(api().version)) {}
+
+const Driver& Driver::instance() {
+  static const Driver driver;
+  return driver;
+}
+
+std::optional<int> Driver::major_version() {
+  try {
+    return api().version / 1000;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+int Driver::device_count() const {
+  int count = 0;
+  PARAPET_DRIVER_CALL(cuDeviceGetCount, &count);
+  return count;
+}
+
+GpuProperties Driver::properties(int device) const {
+  const int handle = device_handle(device);
+  const auto attribute = [&](int which) {
+    int value = 0;
+    PARAPET_DRIVER_CALL(cuDeviceGetAttribute, &value, which, handle);
+    return value;
+  };
+  std::array<char, 256> name{};
+  PARAPET_DRIVER_CALL(cuDeviceGetName, name.data(), static_cast<int>(name.size()) - 1, handle);
+  std::size_t bytes = 0;
+  PARAPET_DRIVER_CALL(cuDeviceTotalMem_v2, &bytes, handle);
+  return {.name = name.data(),
+          .major = attribute(kCapabilityMajor),
+          .minor = attribute(kCapabilityMinor),
+          .num_multiprocessors = attribute(kMultiprocessorCount),
+          .shared_bytes_per_block = attribute(kSharedBytesPerBlockOptin),
+          .memory_bytes = static_cast<std::int64_t>(bytes)};
+}
+
+PrimaryContext::PrimaryContext(int device) {
+  PARAPET_DRIVER_CALL(cuDevicePrimaryCtxRetain, &handle_, device_handle(device));
+}
+
+void PrimaryContext::synchronize() const {
+  const CurrentContext current(*this);
+  PARAPET_DRIVER_CALL(cuCtxSynchronize);
+}
+
+CurrentContext::CurrentContext(const PrimaryContext& context) {
+  PARAPET_DRIVER_CALL(cuCtxPushCurrent_v2, context.handle());
+}
+
+CurrentContext::~CurrentContext() {
+  ContextHandle popped = nullptr;
+  api().cuCtxPopCurrent_v2(&popped);
+}
+
+OutsideCapture::OutsideCapture() : mode_(kCaptureModeRelaxed) {
+  PARAPET_DRIVER_CALL(cuThreadExchangeStreamCaptureMode, &mode_);
+}
+
+OutsideCapture::~OutsideCapture() {
+  api().cuThreadExchangeStreamCaptureMode(&mode_);
+}
+
+DeviceBuffer::DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
+  PARAPET_DRIVER_CALL(cuMemAlloc_v2, &pointer_, bytes);
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  api().cuMemFree_v2(pointer_);
+}
+
+void DeviceBuffer::clear(StreamHandle stream) const {
+  PARAPET_DRIVER_CALL(cuMemsetD8Async, pointer_, 0, bytes_, stream);
+}
+
+void DeviceBuffer::read(void* host, StreamHandle stream) const {
+  PARAPET_DRIVER_CALL(cuMemcpyDtoHAsync_v2, host, pointer_, bytes_, stream);
+  PARAPET_DRIVER_CALL(cuStreamSynchronize, stream);
+}
+
+LoadedKernel::LoadedKernel(const KernelImage& image, const std::string& name, int shared_bytes)
+    : shared_bytes_(static_cast<unsigned int>(shared_bytes)) {
+  const Result loaded = api().cuModuleLoadData(&module_, image.bytes.c_str());
+  if (loaded == kInvalidImage || loaded == kNoBinaryForGpu || loaded == kUnsupportedPtxVersion) {
+    throw Error(
+        ErrorCode::kRuntime,
+        fmt::format("cuModuleLoadData: {}: the driver (CUDA {}) cannot load this kernel; a newer "
+                    "driver or an older NVRTC is needed",
+                    api().describe(loaded), version_text(api().version)));
+  }
+  api().check(loaded, "cuModuleLoadData");
+  try {
+    PARAPET_DRIVER_CALL(cuModuleGetFunction, &function_, module_, name.c_str());
+    PARAPET_DRIVER_CALL(cuFuncSetAttribute, function_, kFunctionDynamicSharedBytes, shared_bytes);
+  } catch (const Error&) {
+    api().cuModuleUnload(module_);
+    throw;
+  }
+}
+
+LoadedKernel::~LoadedKernel() {
+  api().cuModuleUnload(module_);
+}
+
+void LoadedKernel::launch(unsigned int blocks, unsigned int threads, const void* parameters,
+                          StreamHandle stream) const {
+  void* arguments[] = {const_cast<void*>(parameters)};  // the driver copies and does not write
+  PARAPET_DRIVER_CALL(cuLaunchKernel, function_, blocks, 1, 1, threads, 1, 1, shared_bytes_, stream,
+                      arguments, nullptr);
+}
+
+bool is_capturing(StreamHandle stream) {
+  int status = kCaptureStatusNone;
+  PARAPET_DRIVER_CALL(cuStreamIsCapturing, stream, &status);
+  return status != kCaptureStatusNone;
+}
+
+}  // namespace parapet::cuda

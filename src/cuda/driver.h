@@ -1,0 +1,126 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cuda/arch.h"
+#include "cuda/nvrtc.h"
+
+// The CUDA driver: the only place that knows libcuda, which is opened when a call first needs a
+// GPU. Failures are Error(kRuntime) with the driver's own name for them.
+
+namespace parapet::cuda {
+
+using DevicePointer = std::uint64_t;
+using StreamHandle = struct CUstream_st*;
+using ContextHandle = struct CUctx_st*;
+using ModuleHandle = struct CUmod_st*;
+using FunctionHandle = struct CUfunc_st*;
+
+struct GpuProperties {
+  std::string name;
+  int major = 0;  // compute capability
+  int minor = 0;
+  int num_multiprocessors = 0;
+  int shared_bytes_per_block = 0;  // the most that a kernel may ask for
+  std::int64_t memory_bytes = 0;
+};
+
+// libcuda itself. The members below are of the process; those of a GPU need its context.
+class Driver {
+ public:
+  // Opens the driver once. Throws, again at each call, while there is none that works.
+  static const Driver& instance();
+  // The CUDA version of the driver, such as 13 for 13.0; nothing without a driver.
+  static std::optional<int> major_version();
+
+  const std::string& version() const { return version_; }
+  int device_count() const;
+  GpuProperties properties(int device) const;
+
+ private:
+  Driver();
+  std::string version_;
+};
+
+// The primary context of a GPU, the one that the CUDA runtime and so every framework uses. Kept
+// until the process ends.
+class PrimaryContext {
+ public:
+  explicit PrimaryContext(int device);
+  ContextHandle handle() const { return handle_; }
+
+  // Waits for all work on the GPU.
+  void synchronize() const;
+
+ private:
+  ContextHandle handle_ = nullptr;
+};
+
+// Makes a context the calling thread's current one, and puts the thread's own back at the end.
+class CurrentContext {
+ public:
+  explicit CurrentContext(const PrimaryContext& context);
+  ~CurrentContext();
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+};
+
+// While it lives, this thread may allocate and load code although a stream is being captured into a
+// graph; these acts take place at once and are no part of the graph.
+class OutsideCapture {
+ public:
+  OutsideCapture();
+  ~OutsideCapture();
+  OutsideCapture(const OutsideCapture&) = delete;
+  OutsideCapture& operator=(const OutsideCapture&) = delete;
+
+ private:
+  int mode_;
+};
+
+// The classes and functions below need a current context.
+
+// Zeroed memory on the GPU.
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(std::size_t bytes);
+  ~DeviceBuffer();
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+  void* data() const { return reinterpret_cast<void*>(pointer_); }
+  // Copies the contents to the host once everything on `stream` has run, and waits for that.
+  void read(void* host, StreamHandle stream) const;
+  void clear(StreamHandle stream) const;
+
+ private:
+  DevicePointer pointer_ = 0;
+  std::size_t bytes_;
+};
+
+// Loaded code with one kernel in it.
+class LoadedKernel {
+ public:
+  // `shared_bytes` is what every launch will ask for.
+  LoadedKernel(const KernelImage& image, const std::string& name, int shared_bytes);
+  ~LoadedKernel();
+  LoadedKernel(const LoadedKernel&) = delete;
+  LoadedKernel& operator=(const LoadedKernel&) = delete;
+
+  // Queues the kernel on `stream`. `parameters` is the kernel's only parameter, copied before this
+  // returns.
+  void launch(unsigned int blocks, unsigned int threads, const void* parameters,
+              StreamHandle stream) const;
+
+ private:
+  ModuleHandle module_ = nullptr;
+  FunctionHandle function_ = nullptr;
+  unsigned int shared_bytes_;
+};
+
+// Whether `stream` is being captured into a graph.
+bool is_capturing(StreamHandle stream);
+
+}  // namespace parapet::cuda
