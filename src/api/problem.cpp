@@ -26,15 +26,15 @@ Layout layout(int64 rows, const std::optional<TensorView>& cu_seqlens,
   return {.rows = rows, .cu_seqlens = data(cu_seqlens), .seqused = data(seqused)};
 }
 
-plan::Band band(const ForwardOptions& options) {
+}  // namespace
+
+plan::Band band_of(const ForwardOptions& options) {
   const auto reach = [](const std::optional<std::int64_t>& window) {
     const int64 unlimited = plan::kUnlimited;
     return window && *window >= 0 ? plan::min(int64{*window}, unlimited) : unlimited;
   };
   return {reach(options.window_left), options.causal ? 0 : reach(options.window_right)};
 }
-
-}  // namespace
 
 Extents check_call(const ForwardTensors& tensors, const ForwardOptions& options) {
   const Extents extents = check_tensors(tensors);
@@ -80,7 +80,7 @@ Problem describe(const ForwardTensors& tensors, const ForwardOptions& options,
   problem.softmax_scale =
       options.softmax_scale.value_or(1.0f / std::sqrt(static_cast<float>(extents.head_dim)));
   problem.softcap = options.softcap;
-  problem.band = band(options);
+  problem.band = band_of(options);
   problem.num_splits = options.num_splits;
   problem.num_threads = options.num_threads;
   return problem;

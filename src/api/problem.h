@@ -66,6 +66,9 @@ struct Problem {
   int num_threads = 0;
 };
 
+// What a query sees of its segment's keys.
+plan::Band band_of(const ForwardOptions& options);
+
 struct Extents;  // api/checks.h
 
 // The problem of a call that has passed check_call.
