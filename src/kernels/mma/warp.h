@@ -1,0 +1,324 @@
+#pragma once
+
+#include "kernels/arch/matrix.h"
+#include "kernels/core/band_mask.h"
+#include "kernels/core/mods.h"
+#include "kernels/core/online_softmax.h"
+#include "kernels/mma/tile.h"
+
+namespace parapet::kernels {
+
+// ---- The matrix instructions of an element type ----------------------------------------------------
+
+template <Element kElement>
+DEVICE void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  if constexpr (kElement == Element::kBfloat16)
+    arch::multiply_bfloat16(c, a, b0, b1);
+  else
+    arch::multiply_float16(c, a, b0, b1);
+}
+
+template <Element kElement>
+DEVICE void multiply_from_zero(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  if constexpr (kElement == Element::kBfloat16)
+    arch::multiply_bfloat16_from_zero(c, a, b0, b1);
+  else
+    arch::multiply_float16_from_zero(c, a, b0, b1);
+}
+
+template <Element kElement>
+DEVICE u32 pack(float low, float high) {
+  if constexpr (kElement == Element::kBfloat16)
+    return arch::pack_bfloat16(low, high);
+  else
+    return arch::pack_float16(low, high);
+}
+
+template <Element kElement>
+inline constexpr u32 kTwoOnes = kElement == Element::kBfloat16 ? 0x3f803f80 : 0x3c003c00;
+
+// ---- A warp's rows ---------------------------------------------------------------------------------
+
+// Where a warp's rows stand in their segment, for masks and mods. A tile row is a (query, head of the
+// slot) pair, the head fastest.
+struct RowFrame {
+  BandMask mask;
+  int first_row;  // tile row that the warp's first row is
+  int heads_per_tile;
+};
+
+// One warp's registers: its query rows, what it has summed for them, and the steps that work on them.
+// Lane l holds of each 16-row tile the rows l / 4 and l / 4 + 8, of each 8 columns 2 (l % 4) and the
+// next; `half` is which of the two rows.
+template <ForwardConfig kConfig, class Mod>
+struct Warp {
+  using T = Tile<kConfig>;
+  using Scores = float[T::kRowTiles][T::kChunkBlocks][4];
+  using Weights = u32[T::kRowTiles][T::kChunkSlices][4];
+  using KeyFragments = u32[3][4];  // three in flight
+  using ValueFragments = u32[2][4];
+
+  static constexpr Element kElement = kConfig.element;
+  static constexpr int kScoreSteps = T::kKeySlices * T::kChunkSlices;
+  static constexpr int kValueSteps = T::kValueSlices * T::kChunkSlices;
+  static constexpr int kScorePairs = T::kRowTiles * T::kChunkBlocks * 2;
+
+  float out[T::kRowTiles][T::kValueSlices * 2][4];  // not yet divided by sum
+  u32 query[T::kRowTiles][T::kKeySlices][4];
+  float neg_reference[T::kRowTiles][2];
+
+  // Pipelined: this lane's share of a row's sum. Otherwise an accumulator of weights times a column of
+  // ones, in which each lane has the whole row's.
+  float sum[T::kRowTiles][T::kPipelined ? 2 : 4];
+
+  // Lane l reads row l % 16 and unit l / 16 of a fragment. Slice s is 2 s units on: its low two bits
+  // meet the permutation (four offsets), the rest is whole lines.
+  u32 lane_at[4];
+
+  DEVICE void begin(u32 shared) {
+    const int lane = static_cast<int>(arch::thread_index() % 32);
+    // Shuffled from the lane itself, or ptxas would compute these anew in every step.
+    UNROLL
+    for (int i = 0; i < 4; ++i)
+      lane_at[i] = arch::shuffle(shared + shared_at<T::kRowBytes>(lane % 16, 2 * i + lane / 16), lane);
+    UNROLL
+    for (int m = 0; m < T::kRowTiles; ++m) {
+      UNROLL
+      for (auto& block : out[m])
+        UNROLL
+        for (float& x : block) x = 0.0f;
+      UNROLL
+      for (float& x : neg_reference[m]) x = kNoReference;
+      UNROLL
+      for (float& x : sum[m]) x = 0.0f;
+    }
+  }
+
+  DEVICE u32 fragment_at(u32 offset, int sixteen_rows, int slice) const {
+    return lane_at[slice % 4] + offset + (sixteen_rows * 16 * T::kRowBytes + slice / 4 * 128);
+  }
+
+  DEVICE void load_queries(u32 offset) {
+    UNROLL
+    for (int slice = 0; slice < T::kKeySlices; ++slice)
+      UNROLL
+      for (int m = 0; m < T::kRowTiles; ++m)
+        arch::load_matrices(query[m][slice], fragment_at(offset, m, slice));
+  }
+
+  // ---- Scores: Q K^T of a chunk. A step multiplies 16 keys by a slice, two steps after asking for
+  // its fragment.
+
+  DEVICE void fetch_keys(KeyFragments& keys, u32 chunk, int step) const {
+    if (step < kScoreSteps)
+      arch::load_matrices(keys[step % 3],
+                          fragment_at(chunk, step % T::kChunkSlices, step / T::kChunkSlices));
+  }
+
+  DEVICE void score_step(Scores& scores, KeyFragments& keys, u32 chunk, int step) const {
+    const int slice = step / T::kChunkSlices, n = step % T::kChunkSlices;
+    fetch_keys(keys, chunk, step + 2);
+    const u32(&k)[4] = keys[step % 3];
+    UNROLL
+    for (int half = 0; half < 2; ++half)
+      UNROLL
+      for (int m = 0; m < T::kRowTiles; ++m) {
+        float(&to)[4] = scores[m][2 * n + half];
+        if (slice == 0)
+          multiply_from_zero<kElement>(to, query[m][slice], k[2 * half], k[2 * half + 1]);
+        else
+          multiply<kElement>(to, query[m][slice], k[2 * half], k[2 * half + 1]);
+      }
+  }
+
+  // ---- Softmax: scores to exponents relative to the row's reference, exponents to weights. A pair is
+  // two neighbouring scores of a row.
+
+  struct Pair {
+    int m, block, half;
+    DEVICE explicit Pair(int index)
+        : m(index / 2 / T::kChunkBlocks), block(index / 2 % T::kChunkBlocks), half(index % 2) {}
+  };
+
+  // `top` keeps the largest exponent of each row.
+  template <class ScoreToExponent>
+  DEVICE void exponent_pair(Scores& scores, float (&top)[T::kRowTiles][2], int index,
+                            const ScoreToExponent& to_exponent) const {
+    const Pair p(index);
+    UNROLL
+    for (int e = 0; e < 2; ++e) {
+      float& x = scores[p.m][p.block][2 * p.half + e];
+      x = to_exponent(x, neg_reference[p.m][p.half], p, e);
+      float& highest = top[p.m][p.half];
+      highest = p.block == 0 && e == 0 ? x : arch::max(highest, x);
+    }
+  }
+
+  // Packed where the next multiplication wants them as its left operand.
+  DEVICE void weight_pair(const Scores& exponents, Weights& weights, int index) {
+    const Pair p(index);
+    const float low = arch::exp2_approx(exponents[p.m][p.block][2 * p.half]);
+    const float high = arch::exp2_approx(exponents[p.m][p.block][2 * p.half + 1]);
+    if constexpr (T::kPipelined) sum[p.m][p.half] += low + high;
+    weights[p.m][p.block / 2][p.block % 2 * 2 + p.half] = pack<kElement>(low, high);
+  }
+
+  // Keys that a row does not see get the exponent -infinity.
+  DEVICE void hide(Scores& exponents, int first_key, const RowFrame& frame) const {
+    UNROLL
+    for (int m = 0; m < T::kRowTiles; ++m)
+      UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const KeyRange seen = view(frame, m, half);
+        UNROLL
+        for (int block = 0; block < T::kChunkBlocks; ++block)
+          UNROLL
+          for (int e = 0; e < 2; ++e) {
+            const int key = first_key + key_in_chunk(block, e);
+            if (key < seen.begin || key >= seen.end)
+              exponents[m][block][2 * half + e] = -arch::kInfinity;
+          }
+      }
+  }
+
+  // Moves every row's reference up to the largest exponent of the chunk, and what was summed so far.
+  DEVICE void raise(Scores& exponents) {
+    UNROLL
+    for (int m = 0; m < T::kRowTiles; ++m)
+      UNROLL
+      for (int half = 0; half < 2; ++half) {
+        float top = -arch::kInfinity;
+        UNROLL
+        for (int block = 0; block < T::kChunkBlocks; ++block)
+          top = arch::max(top, arch::max(exponents[m][block][2 * half], exponents[m][block][2 * half + 1]));
+        float& reference = neg_reference[m][half];
+        const Raise raise = raise_reference(reference, row_max(top));
+        reference = raise.neg_reference;
+        UNROLL
+        for (int block = 0; block < T::kChunkBlocks; ++block)
+          UNROLL
+          for (int e = 0; e < 2; ++e) exponents[m][block][2 * half + e] -= raise.rise;
+        if constexpr (T::kPipelined) {
+          sum[m][half] *= raise.factor;
+        } else {
+          sum[m][2 * half] *= raise.factor;
+          sum[m][2 * half + 1] *= raise.factor;
+        }
+        UNROLL
+        for (auto& block : out[m]) {
+          block[2 * half] *= raise.factor;
+          block[2 * half + 1] *= raise.factor;
+        }
+      }
+  }
+
+  // ---- Values: P V of a chunk. A step multiplies 16 keys by a slice of V.
+
+  DEVICE void fetch_values(ValueFragments& values, u32 chunk, int step) const {
+    if (step < kValueSteps)
+      arch::load_matrices_transposed(
+          values[step % 2], fragment_at(chunk, step / T::kValueSlices, step % T::kValueSlices));
+  }
+
+  DEVICE void value_step(const Weights& weights, ValueFragments& values, u32 chunk, int step) {
+    const int k = step / T::kValueSlices, slice = step % T::kValueSlices;
+    fetch_values(values, chunk, step + 1);
+    if (slice == T::kValueSlices / 2) add_sums(weights, k);
+    UNROLL
+    for (int half = 0; half < 2; ++half)
+      UNROLL
+      for (int m = 0; m < T::kRowTiles; ++m)
+        multiply<kElement>(out[m][2 * slice + half], weights[m][k], values[step % 2][2 * half],
+                           values[step % 2][2 * half + 1]);
+  }
+
+  DEVICE void add_sums(const Weights& weights, int k) {
+    if constexpr (!T::kPipelined) {
+      UNROLL
+      for (int m = 0; m < T::kRowTiles; ++m)
+        multiply<kElement>(sum[m], weights[m][k], kTwoOnes<kElement>, kTwoOnes<kElement>);
+    }
+  }
+
+  // Zero times every value of the chunk is zero, unless one of them is infinite or NaN.
+  DEVICE bool values_are_finite(u32 chunk) const {
+    const u32 zero[4] = {};
+    float product[4] = {};
+    UNROLL
+    for (int step = 0; step < kValueSteps; ++step) {
+      u32 v[4];
+      arch::load_matrices_transposed(
+          v, fragment_at(chunk, step / T::kValueSlices, step % T::kValueSlices));
+      multiply<kElement>(product, zero, v[0], v[1]);
+      multiply<kElement>(product, zero, v[2], v[3]);
+    }
+    return !arch::any_in_warp(!(product[0] + product[1] == 0.0f));
+  }
+
+  // P V for a chunk in which not all rows see all keys and some value is not finite: each key by
+  // itself, and only into the rows that see it, because a weight of zero would not keep it out.
+  DEVICE void add_values_by_key(const Weights& weights, u32 chunk, int first_key,
+                                const RowFrame& frame) {
+    UNROLL
+    for (int k = 0; k < T::kChunkSlices; ++k) {
+      add_sums(weights, k);
+      NO_UNROLL
+      for (int key = 0; key < 16; ++key) {
+        // This lane's 16 bits of the operands' registers that belong to the key, in either half of 8.
+        const int lane = static_cast<int>(arch::thread_index() % 32);
+        const u32 mine = lane % 4 == key % 8 / 2 ? (key % 2 == 0 ? 0x0000ffffu : 0xffff0000u) : 0;
+        const u32 keep[2] = {key < 8 ? mine : 0, key < 8 ? 0 : mine};
+        UNROLL
+        for (int slice = 0; slice < T::kValueSlices; ++slice) {
+          u32 v[4];
+          arch::load_matrices_transposed(v, fragment_at(chunk, k, slice));
+          UNROLL
+          for (int m = 0; m < T::kRowTiles; ++m) {
+            const u32(&w)[4] = weights[m][k];
+            const u32 one_key[4] = {w[0] & keep[0], w[1] & keep[0], w[2] & keep[1], w[3] & keep[1]};
+            UNROLL
+            for (int n = 0; n < 2; ++n) {
+              float product[4];
+              multiply_from_zero<kElement>(product, one_key, v[2 * n] & keep[0],
+                                           v[2 * n + 1] & keep[1]);
+              UNROLL
+              for (int e = 0; e < 4; ++e) {
+                const KeyRange seen = view(frame, m, e / 2);
+                const int position = first_key + k * 16 + key;
+                if (position >= seen.begin && position < seen.end)
+                  out[m][2 * slice + n][e] += product[e];
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+
+  // ---- Positions
+
+  static DEVICE int key_in_chunk(int block, int e) {
+    return block * 8 + static_cast<int>(arch::thread_index() % 4) * 2 + e;
+  }
+
+  static DEVICE int tile_row(const RowFrame& frame, int m, int half) {
+    return frame.first_row + m * 16 + half * 8 + static_cast<int>(arch::thread_index() % 32 / 4);
+  }
+
+  static DEVICE int query_row(const RowFrame& frame, int m, int half) {
+    const int row = tile_row(frame, m, half);
+    return kConfig.packed_heads ? row / frame.heads_per_tile : row;
+  }
+
+  static DEVICE KeyRange view(const RowFrame& frame, int m, int half) {
+    KeyRange seen{0, frame.mask.keys};
+    if constexpr (T::kMasked) {
+      const KeyRange range = frame.mask.of_row(query_row(frame, m, half));
+      if (kConfig.left_edge) seen.begin = range.begin;
+      if (kConfig.right_edge) seen.end = range.end;
+    }
+    return seen;
+  }
+};
+
+}  // namespace parapet::kernels
