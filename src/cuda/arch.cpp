@@ -36,14 +36,4 @@ std::string Arch::name() const {
   return text;
 }
 
-bool runs(Arch device, Arch code) {
-  if (device.major != code.major) return false;
-  switch (code.suffix) {
-    case 'a':
-      return code.minor == device.minor;
-    default:
-      return code.minor <= device.minor;
-  }
-}
-
 }  // namespace parapet::cuda

@@ -22,8 +22,4 @@ struct Arch {
   char suffix = 0;  // 'a': instructions of exactly this GPU, 'f': of its family, 0: neither
 };
 
-// Whether a GPU that `device` was chosen for runs machine code made for `code`: the same major
-// version, and no newer minor one.
-bool runs(Arch device, Arch code);
-
 }  // namespace parapet::cuda

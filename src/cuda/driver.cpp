@@ -23,6 +23,7 @@ constexpr int kCapabilityMajor = 75;
 constexpr int kCapabilityMinor = 76;
 constexpr int kSharedBytesPerBlockOptin = 97;
 constexpr int kFunctionDynamicSharedBytes = 8;
+constexpr unsigned int kStreamNonBlocking = 1;
 constexpr int kCaptureModeRelaxed = 2;
 constexpr int kCaptureStatusNone = 0;
 
@@ -46,6 +47,10 @@ constexpr int kCaptureStatusNone = 0;
   F(cuStreamSynchronize, (StreamHandle stream))                                                   \
   F(cuMemAlloc_v2, (DevicePointer * pointer, std::size_t bytes))                                  \
   F(cuMemFree_v2, (DevicePointer pointer))                                                        \
+  F(cuMemAllocAsync, (DevicePointer * pointer, std::size_t bytes, StreamHandle stream))           \
+  F(cuMemFreeAsync, (DevicePointer pointer, StreamHandle stream))                                 \
+  F(cuStreamCreate, (StreamHandle * stream, unsigned int flags))                                  \
+  F(cuStreamDestroy_v2, (StreamHandle stream))                                                    \
   F(cuMemsetD8Async,                                                                              \
     (DevicePointer pointer, unsigned char value, std::size_t bytes, StreamHandle stream))         \
   F(cuMemcpyDtoHAsync_v2,                                                                         \
@@ -197,8 +202,24 @@ OutsideCapture::~OutsideCapture() {
   api().cuThreadExchangeStreamCaptureMode(&mode_);
 }
 
+Stream::Stream() {
+  PARAPET_DRIVER_CALL(cuStreamCreate, &handle_, kStreamNonBlocking);
+}
+
+Stream::~Stream() {
+  api().cuStreamDestroy_v2(handle_);
+}
+
 DeviceBuffer::DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
+  const Stream stream;
   PARAPET_DRIVER_CALL(cuMemAlloc_v2, &pointer_, bytes);
+  try {
+    clear(stream.handle());
+    PARAPET_DRIVER_CALL(cuStreamSynchronize, stream.handle());
+  } catch (const Error&) {
+    api().cuMemFree_v2(pointer_);
+    throw;
+  }
 }
 
 DeviceBuffer::~DeviceBuffer() {
@@ -214,35 +235,41 @@ void DeviceBuffer::read(void* host, StreamHandle stream) const {
   PARAPET_DRIVER_CALL(cuStreamSynchronize, stream);
 }
 
-LoadedKernel::LoadedKernel(const KernelImage& image, const std::string& name, int shared_bytes)
-    : shared_bytes_(static_cast<unsigned int>(shared_bytes)) {
-  const Result loaded = api().cuModuleLoadData(&module_, image.bytes.c_str());
-  if (loaded == kInvalidImage || loaded == kNoBinaryForGpu || loaded == kUnsupportedPtxVersion) {
-    throw Error(
-        ErrorCode::kRuntime,
-        fmt::format("cuModuleLoadData: {}: the driver (CUDA {}) cannot load this kernel; a newer "
-                    "driver or an older NVRTC is needed",
-                    api().describe(loaded), version_text(api().version)));
-  }
-  api().check(loaded, "cuModuleLoadData");
-  try {
-    PARAPET_DRIVER_CALL(cuModuleGetFunction, &function_, module_, name.c_str());
-    PARAPET_DRIVER_CALL(cuFuncSetAttribute, function_, kFunctionDynamicSharedBytes, shared_bytes);
-  } catch (const Error&) {
-    api().cuModuleUnload(module_);
-    throw;
-  }
+StreamBuffer::StreamBuffer(std::size_t bytes, StreamHandle stream) : stream_(stream) {
+  PARAPET_DRIVER_CALL(cuMemAllocAsync, &pointer_, bytes, stream);
 }
 
-LoadedKernel::~LoadedKernel() {
-  api().cuModuleUnload(module_);
+StreamBuffer::~StreamBuffer() {
+  api().cuMemFreeAsync(pointer_, stream_);
 }
 
-void LoadedKernel::launch(unsigned int blocks, unsigned int threads, const void* parameters,
-                          StreamHandle stream) const {
+void Function::launch(unsigned int blocks, int threads, const void* parameters,
+                      StreamHandle stream) const {
   void* arguments[] = {const_cast<void*>(parameters)};  // the driver copies and does not write
-  PARAPET_DRIVER_CALL(cuLaunchKernel, function_, blocks, 1, 1, threads, 1, 1, shared_bytes_, stream,
-                      arguments, nullptr);
+  PARAPET_DRIVER_CALL(cuLaunchKernel, handle_, blocks, 1, 1, static_cast<unsigned int>(threads), 1,
+                      1, shared_bytes_, stream, arguments, nullptr);
+}
+
+Module::Module(const KernelImage& image) {
+  const Result result = api().cuModuleLoadData(&handle_, image.bytes.c_str());
+  if (result == kInvalidImage || result == kNoBinaryForGpu || result == kUnsupportedPtxVersion) {
+    throw Error(ErrorCode::kRuntime,
+                fmt::format("cuModuleLoadData: {}: the driver (CUDA {}) cannot load this kernel; a "
+                            "newer driver or an older NVRTC is needed",
+                            api().describe(result), version_text(api().version)));
+  }
+  api().check(result, "cuModuleLoadData");
+}
+
+Module::~Module() {
+  api().cuModuleUnload(handle_);
+}
+
+Function Module::function(const char* name, int shared_bytes) const {
+  FunctionHandle function = nullptr;
+  PARAPET_DRIVER_CALL(cuModuleGetFunction, &function, handle_, name);
+  PARAPET_DRIVER_CALL(cuFuncSetAttribute, function, kFunctionDynamicSharedBytes, shared_bytes);
+  return {function, shared_bytes};
 }
 
 bool is_capturing(StreamHandle stream) {

@@ -82,6 +82,20 @@ class OutsideCapture {
 
 // The classes and functions below need a current context.
 
+// A stream that waits for no other, the default stream included.
+class Stream {
+ public:
+  Stream();
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  StreamHandle handle() const { return handle_; }
+
+ private:
+  StreamHandle handle_ = nullptr;
+};
+
 // Zeroed memory on the GPU.
 class DeviceBuffer {
  public:
@@ -91,7 +105,7 @@ class DeviceBuffer {
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
   void* data() const { return reinterpret_cast<void*>(pointer_); }
-  // Copies the contents to the host once everything on `stream` has run, and waits for that.
+  // Copies the contents to the host once everything queued on `stream` has run, and waits for that.
   void read(void* host, StreamHandle stream) const;
   void clear(StreamHandle stream) const;
 
@@ -100,24 +114,50 @@ class DeviceBuffer {
   std::size_t bytes_;
 };
 
-// Loaded code with one kernel in it.
-class LoadedKernel {
+// Memory from the driver's pool that exists for what is queued on `stream` between this object's
+// beginning and end.
+class StreamBuffer {
  public:
-  // `shared_bytes` is what every launch will ask for.
-  LoadedKernel(const KernelImage& image, const std::string& name, int shared_bytes);
-  ~LoadedKernel();
-  LoadedKernel(const LoadedKernel&) = delete;
-  LoadedKernel& operator=(const LoadedKernel&) = delete;
+  StreamBuffer(std::size_t bytes, StreamHandle stream);
+  ~StreamBuffer();
+  StreamBuffer(const StreamBuffer&) = delete;
+  StreamBuffer& operator=(const StreamBuffer&) = delete;
 
-  // Queues the kernel on `stream`. `parameters` is the kernel's only parameter, copied before this
-  // returns.
-  void launch(unsigned int blocks, unsigned int threads, const void* parameters,
-              StreamHandle stream) const;
+  void* data() const { return reinterpret_cast<void*>(pointer_); }
 
  private:
-  ModuleHandle module_ = nullptr;
-  FunctionHandle function_ = nullptr;
-  unsigned int shared_bytes_;
+  DevicePointer pointer_ = 0;
+  StreamHandle stream_;
+};
+
+// A kernel of a loaded module.
+class Function {
+ public:
+  Function() = default;
+  Function(FunctionHandle handle, int shared_bytes)
+      : handle_(handle), shared_bytes_(static_cast<unsigned int>(shared_bytes)) {}
+
+  // Queues the kernel on `stream`. `parameters` is its only parameter, copied before this returns.
+  void launch(unsigned int blocks, int threads, const void* parameters, StreamHandle stream) const;
+
+ private:
+  FunctionHandle handle_ = nullptr;
+  unsigned int shared_bytes_ = 0;
+};
+
+// Loaded code.
+class Module {
+ public:
+  explicit Module(const KernelImage& image);
+  ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  // The kernel `name`, with the dynamic shared memory that each of its launches asks for.
+  Function function(const char* name, int shared_bytes) const;
+
+ private:
+  ModuleHandle handle_ = nullptr;
 };
 
 // Whether `stream` is being captured into a graph.
