@@ -19,26 +19,25 @@ struct ForwardTensors {
   TensorView v;    // (B, Sk, Hk, Dv) or (total_k, Hk, Dv); dtype of q
   TensorView out;  // (B, Sq, H, Dv) or (total_q, H, Dv); dtype of q; every element is written
 
-  std::optional<TensorView> lse;  // (B, H, Sq) or (H, total_q); float32; written
-  std::optional<TensorView>
-      cu_seqlens_q;  // (B + 1), int32; from 0, never decreasing, to <= total_q
-  std::optional<TensorView> cu_seqlens_k;    // (B + 1), int32; likewise for total_k
-  std::optional<TensorView> seqused_q;       // (B), int32: how many rows of each segment are used
-  std::optional<TensorView> seqused_k;       // (B), int32
-  std::optional<TensorView> learnable_sink;  // (H); float32, bfloat16 or float16
+  std::optional<TensorView> lse{};             // (B, H, Sq) or (H, total_q); float32; written
+  std::optional<TensorView> cu_seqlens_q{};    // (B + 1), int32; 0, never decreasing, <= total_q
+  std::optional<TensorView> cu_seqlens_k{};    // (B + 1), int32; likewise for total_k
+  std::optional<TensorView> seqused_q{};       // (B), int32: how many rows of each segment are used
+  std::optional<TensorView> seqused_k{};       // (B), int32
+  std::optional<TensorView> learnable_sink{};  // (H); float32, bfloat16 or float16
 };
 
 struct ForwardOptions {
   // Factor on q k^T; 1 / sqrt(D) when absent.
-  std::optional<float> softmax_scale;
+  std::optional<float> softmax_scale{};
 
   // Query i of a segment sees the keys j <= i + Sk - Sq: the last query sees the last key.
   bool causal = false;
 
   // Query i sees the keys i + Sk - Sq - window_left <= j <= i + Sk - Sq + window_right, both ends
   // included. Absent or -1: unlimited. Causal means window_right = 0.
-  std::optional<std::int64_t> window_left;
-  std::optional<std::int64_t> window_right;
+  std::optional<std::int64_t> window_left{};
+  std::optional<std::int64_t> window_right{};
 
   // c > 0 replaces a scaled score s by c * tanh(s / c), before masking. 0: off.
   float softcap = 0.0f;

@@ -28,7 +28,8 @@ struct Argument {
   const TensorView* view = nullptr;
   Role role = Role::kOperand;
   bool written = false;
-  const char* packed_by = nullptr;  // the argument that makes this one packed
+  const char* cu_seqlens = nullptr;  // name of the argument that decides whether this one is packed
+  bool packed = false;
   int rank = 0;
   std::array<Dim, TensorView::kMaxRank> dims{};
 };
@@ -44,8 +45,8 @@ class Arguments {
   const Argument* end() const { return arguments_.data() + count_; }
 
  private:
-  void add(const char* name, const TensorView& view, Role role, std::initializer_list<Dim> dims,
-           bool written = false, const char* packed_by = nullptr);
+  Argument& add(const char* name, const TensorView& view, Role role,
+                std::initializer_list<Dim> dims);
 
   std::array<Argument, 10> arguments_;
   std::size_t count_ = 0;

@@ -14,52 +14,71 @@ bool is_float(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
 }
 
+// CPU tensors are in one memory, whatever index their framework gives it.
 void check_device(const Argument& argument, const Argument& q) {
-  if (argument.view->device == q.view->device) return;
-  refuse("{}: expected device {} as q's, found {}", argument.name, device_text(q.view->device),
-         device_text(argument.view->device));
+  const Device found = argument.view->device, expected = q.view->device;
+  if (found.type == expected.type &&
+      (found.type == DeviceType::kCpu || found.index == expected.index)) {
+    return;
+  }
+  refuse("{}: expected device {} as q's, found {}", argument.name, device_text(expected),
+         device_text(found));
 }
 
 void check_backend(const Argument& q) {
-  if (q.view->device == Device{}) return;
+  if (q.view->device.type == DeviceType::kCpu) return;
   throw Error(ErrorCode::kNotImplemented,
               fmt::format("q: expected device cpu, the only one that this version of parapet runs "
                           "on, found {}",
                           device_text(q.view->device)));
 }
 
-void check_dtype(const Argument& argument, const Argument& q) {
-  const DType found = argument.view->dtype;
-  const auto expect = [&](bool right, std::string_view expected) {
-    if (!right) {
-      refuse("{}: expected dtype {}, found {}", argument.name, expected, name_of(found));
-    }
-  };
+bool dtype_fits(const Argument& argument, const Argument& q) {
+  const DType dtype = argument.view->dtype;
   switch (argument.role) {
     case Role::kOperand:
-      expect(argument.view != q.view || is_float(found), "float32, float16 or bfloat16");
-      expect(found == q.view->dtype, fmt::format("{} as q's", name_of(q.view->dtype)));
-      return;
+      return is_float(dtype) && dtype == q.view->dtype;
     case Role::kLse:
-      return expect(found == DType::kFloat32, "float32");
+      return dtype == DType::kFloat32;
     case Role::kLengths:
-      return expect(found == DType::kInt32, "int32");
+      return dtype == DType::kInt32;
     case Role::kSink:
-      return expect(is_float(found), "float32, float16 or bfloat16");
+      return is_float(dtype);
   }
+  return false;
+}
+
+std::string expected_dtype(const Argument& argument, const Argument& q) {
+  switch (argument.role) {
+    case Role::kOperand:
+      if (argument.view == q.view) break;
+      return fmt::format("{} as q's", name_of(q.view->dtype));
+    case Role::kLse:
+      return "float32";
+    case Role::kLengths:
+      return "int32";
+    case Role::kSink:
+      break;
+  }
+  return "float32, float16 or bfloat16";
+}
+
+void check_dtype(const Argument& argument, const Argument& q) {
+  if (dtype_fits(argument, q)) return;
+  refuse("{}: expected dtype {}, found {}", argument.name, expected_dtype(argument, q),
+         name_of(argument.view->dtype));
 }
 
 std::string_view name_of(Dim dim, const Argument& argument) {
-  const bool packed = argument.packed_by != nullptr;
   switch (dim) {
     case Dim::kBatch:
       return "batch";
     case Dim::kEntries:
       return "batch + 1";
     case Dim::kRowsQ:
-      return packed ? "total_q" : "seqlen_q";
+      return argument.packed ? "total_q" : "seqlen_q";
     case Dim::kRowsK:
-      return packed ? "total_k" : "seqlen_k";
+      return argument.packed ? "total_k" : "seqlen_k";
     case Dim::kHeads:
       return "num_heads";
     case Dim::kHeadsK:
@@ -74,17 +93,18 @@ std::string_view name_of(Dim dim, const Argument& argument) {
 
 void check_rank(const Argument& argument) {
   if (argument.view->rank == argument.rank) return;
-  std::string dims;
+  std::string dims, reason;
   for (int dim = 0; dim < argument.rank; ++dim) {
     dims += fmt::format("{}{}", dim == 0 ? "" : ", ", name_of(argument.dims[dim], argument));
   }
-  std::string reason;
-  if (argument.packed_by) reason = fmt::format(" as {} is given", argument.packed_by);
+  if (argument.cu_seqlens) {
+    reason = fmt::format(" as {} is {}given", argument.cu_seqlens, argument.packed ? "" : "not ");
+  }
   refuse("{}: expected {} dimension{} ({}){}, found {}", argument.name, argument.rank,
          argument.rank == 1 ? "" : "s", dims, reason, shape_text(*argument.view));
 }
 
-// That element counts and byte offsets are far from overflowing 64 bits.
+// That 64 bits count the elements, their bytes and the distance between any two.
 void check_extents(const Argument& argument) {
   const TensorView& view = *argument.view;
   __extension__ using Wide = __int128;
@@ -102,9 +122,10 @@ void check_extents(const Argument& argument) {
     span += (stride < 0 ? -stride : stride) * (extent > 0 ? extent - 1 : 0);
   }
   if (empty) return;
-  if (elements > kMax || span * size_of(view.dtype) > kMax) {
-    refuse("{}: expected elements within 2^63 bytes of each other, found shape {} with strides {}",
-           argument.name, shape_text(view), strides_text(view));
+  const Wide size = size_of(view.dtype);
+  if (elements * size > kMax || span * size > kMax) {
+    refuse("{}: expected fewer than 2^63 bytes, found shape {} with strides {} of {}",
+           argument.name, shape_text(view), strides_text(view), name_of(view.dtype));
   }
 }
 
@@ -143,9 +164,9 @@ class SharedExtents {
     if (entry.source == nullptr) {
       entry = {extent, argument.name, dim, entries};
     } else if (entry.extent != extent) {
-      refuse("{}: expected shape[{}] = {} = {} as {}.shape[{}] is {}, found {}", argument.name, dim,
-             name_of(argument.dims[dim], argument), entry.extent + (entries ? 1 : 0), entry.source,
-             entry.dim, entry.extent + (entry.entries ? 1 : 0), found);
+      refuse("{}: expected shape[{}] = {} = {}, as {}.shape[{}] is {}, found {}", argument.name,
+             dim, name_of(argument.dims[dim], argument), entry.extent + (entries ? 1 : 0),
+             entry.source, entry.dim, entry.extent + (entry.entries ? 1 : 0), found);
     }
   }
 

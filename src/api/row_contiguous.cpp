@@ -7,24 +7,28 @@
 namespace parapet::api {
 namespace {
 
-// Copies between tensors of one shape and dtype.
-template <std::size_t kSize>
-void copy(const TensorView& from, const TensorView& to, int dim, std::int64_t from_offset,
-          std::int64_t to_offset) {
-  if (dim == from.rank) {
-    std::memcpy(static_cast<std::byte*>(to.data) + to_offset * std::int64_t{kSize},
-                static_cast<const std::byte*>(from.data) + from_offset * std::int64_t{kSize},
-                kSize);
-    return;
-  }
+// Copies between tensors of one shape and dtype, from dimension `dim` on.
+template <class Element>
+void copy(const TensorView& from, const TensorView& to, int dim, const Element* source,
+          Element* target) {
+  const std::int64_t from_stride = from.strides[dim], to_stride = to.strides[dim];
   for (std::int64_t i = 0; i < from.shape[dim]; ++i) {
-    copy<kSize>(from, to, dim + 1, from_offset + i * from.strides[dim],
-                to_offset + i * to.strides[dim]);
+    if (dim + 1 == from.rank) {
+      std::memcpy(target + i * to_stride, source + i * from_stride, sizeof(Element));
+    } else {
+      copy(from, to, dim + 1, source + i * from_stride, target + i * to_stride);
+    }
   }
 }
 
+template <class Element>
 void copy(const TensorView& from, const TensorView& to) {
-  size_of(from.dtype) == 4 ? copy<4>(from, to, 0, 0, 0) : copy<2>(from, to, 0, 0, 0);
+  copy(from, to, 0, static_cast<const Element*>(from.data), static_cast<Element*>(to.data));
+}
+
+// Of which only the size matters.
+void copy(const TensorView& from, const TensorView& to) {
+  size_of(from.dtype) == 4 ? copy<std::uint32_t>(from, to) : copy<std::uint16_t>(from, to);
 }
 
 }  // namespace
