@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "parapet/export.h"
@@ -54,6 +55,15 @@ struct ForwardOptions {
   // it they are clamped into their tensors: the call stays safe and gives what the clamped lengths
   // mean.
   bool check_metadata = true;
+
+  // On a GPU: the stream to queue the work on, a cudaStream_t or CUstream of the GPU's primary
+  // context. Null: the default stream.
+  void* stream = nullptr;
+
+  // On a GPU: gives so many bytes of its memory, at a multiple of 16, for what is queued on the
+  // stream during the call; the caller's framework knows best from where. Empty: from the driver's
+  // pool.
+  std::function<void*(std::int64_t bytes)> allocate{};
 };
 
 // out = softmax(mask(softcap(softmax_scale * q k^T))) v, a segment and a head at a time, without
@@ -65,10 +75,23 @@ struct ForwardOptions {
 // gets output 0; its lse is -infinity (the sink where there is one, for rows inside the used
 // length). Keys that a query does not see cannot change its result, whatever is stored there.
 //
-// q, k, v and out may have any strides; one whose last stride is not 1 is copied once.
+// q, k, v and out may have any strides; one whose last stride is not 1 is copied once (on a GPU it
+// is refused).
+//
+// On a GPU (compute capability 8.0 or newer; float16 or bfloat16; head dims a multiple of 8 up to
+// 256) the work is queued on options.stream, neither the current device nor context changes,
+// nothing waits, and the call may be captured into a graph, which then follows the lengths at each
+// replay. Lengths are in the GPU's memory and never read by the host: whatever they are, they are
+// clamped into their tensors, and `check` tells of it.
 //
 // Throws Error: kInvalidArgument for tensors or options that do not fit each other,
 // kNotImplemented for those that this version cannot run, kRuntime when memory runs out.
 PARAPET_EXPORT void forward(const ForwardTensors& tensors, const ForwardOptions& options = {});
+
+// Waits for a GPU and throws Error(kInvalidArgument), naming the array, the index and the value,
+// where a call since the last check had lengths that point outside their tensors. With
+// PARAPET_CHECK=1 in the environment every call does this for its own stream. Nothing to do for the
+// CPU, whose lengths are checked before a call.
+PARAPET_EXPORT void check(Device device);
 
 }  // namespace parapet

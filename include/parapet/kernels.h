@@ -28,12 +28,12 @@ struct KernelReport {
 PARAPET_EXPORT std::vector<std::string> common_kernels();
 
 struct PrecompileOptions {
-  std::vector<std::string> archs = {};    // "sm_80", "sm_90a", ...; at least one
-  std::vector<std::string> kernels = {};  // names as in KernelReport; empty: common_kernels()
-  std::string directory = {};             // created where it does not exist
-  int num_threads = 0;                    // compile so many at a time; 0: one a processor
+  std::vector<std::string> archs{};    // "sm_80", "sm_90a", ...; at least one
+  std::vector<std::string> kernels{};  // names as in KernelReport; empty: common_kernels()
+  std::string directory{};             // created where it does not exist
+  int num_threads = 0;                 // compile so many at a time; 0: one a processor
   // Called after each kernel, never by two threads at once.
-  std::function<void(const KernelReport&)> on_kernel = {};
+  std::function<void(const KernelReport&)> on_kernel{};
 };
 
 // Compiles kernels for the given architectures into a directory which, named by
@@ -45,7 +45,7 @@ struct PrecompileOptions {
 PARAPET_EXPORT std::vector<KernelReport> precompile(const PrecompileOptions& options);
 
 // The cache of kernels compiled on first use: PARAPET_CACHE_DIR, else XDG_CACHE_HOME/parapet, else
-// ~/.cache/parapet. It holds at most PARAPET_CACHE_MB megabytes (512); what was used longest ago
+// ~/.cache/parapet. It holds at most PARAPET_CACHE_MB megabytes (500); what was used longest ago
 // goes.
 struct KernelCacheReport {
   struct Entry {

@@ -25,14 +25,6 @@ void check_device(const Argument& argument, const Argument& q) {
          device_text(found));
 }
 
-void check_backend(const Argument& q) {
-  if (q.view->device.type == DeviceType::kCpu) return;
-  throw Error(ErrorCode::kNotImplemented,
-              fmt::format("q: expected device cpu, the only one that this version of parapet runs "
-                          "on, found {}",
-                          device_text(q.view->device)));
-}
-
 bool dtype_fits(const Argument& argument, const Argument& q) {
   const DType dtype = argument.view->dtype;
   switch (argument.role) {
@@ -201,7 +193,6 @@ Extents check_tensors(const ForwardTensors& tensors) {
   const Arguments arguments(tensors);
   const Argument& q = *arguments.begin();
   for (const Argument& argument : arguments) check_device(argument, q);
-  check_backend(q);
 
   SharedExtents shared;
   for (const Argument& argument : arguments) {

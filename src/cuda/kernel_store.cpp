@@ -20,7 +20,8 @@ namespace {
 
 using kernels::ForwardConfig;
 
-constexpr std::int64_t kDefaultCacheMb = 512;
+constexpr std::int64_t kDefaultCacheMb = 500;
+constexpr std::int64_t kMaxCacheMb = 1'000'000'000;
 
 // What every compilation is given besides the architecture.
 const std::vector<std::string>& common_options() {
@@ -105,15 +106,15 @@ std::int64_t cache_limit_bytes() {
   const auto [rest, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), megabytes);
   const bool valid = error == std::errc() && rest == digits.data() + digits.size() &&
-                     megabytes >= 0 && megabytes < std::int64_t{1} << 40;
-  return (valid ? megabytes : kDefaultCacheMb) << 20;
+                     megabytes >= 0 && megabytes < kMaxCacheMb;
+  return (valid ? megabytes : kDefaultCacheMb) * 1'000'000;
 }
 
 KernelImage compile_kernel(const ForwardConfig& config, Arch arch) {
   const Nvrtc& nvrtc = compiler_for(config, arch);
   std::vector<std::string> options = common_options();
   options.push_back(nvrtc.target(arch).option);
-  return nvrtc.compile(unit_of(config), options);
+  return nvrtc.compile(kernel_name(config), unit_of(config), options);
 }
 
 KernelImage find_kernel(const ForwardConfig& config, Arch device) {

@@ -26,7 +26,7 @@ CacheKey precompiled_key(const kernels::ForwardConfig& config, Arch arch);
 // PARAPET_PRECOMPILED_DIR, else parapet-kernels beside this library.
 std::string precompiled_directory();
 
-// How much the cache may hold: PARAPET_CACHE_MB, else 512.
+// How much the cache may hold: PARAPET_CACHE_MB, else 500.
 std::int64_t cache_limit_bytes();
 
 }  // namespace parapet::cuda

@@ -162,7 +162,8 @@ CompileTarget Nvrtc::target(Arch arch) const {
                           fmt::join(arch_numbers_, ", sm_")));
 }
 
-KernelImage Nvrtc::compile(const std::string& unit, const std::vector<std::string>& options) const {
+KernelImage Nvrtc::compile(const std::string& name, const std::string& unit,
+                           const std::vector<std::string>& options) const {
   std::vector<const char*> paths;
   std::vector<const char*> texts;
   for (const SourceFile& file : embedded_sources()) {
@@ -170,7 +171,7 @@ KernelImage Nvrtc::compile(const std::string& unit, const std::vector<std::strin
     texts.push_back(file.text);
   }
   Program raw = nullptr;
-  api_->check(api_->nvrtcCreateProgram(&raw, unit.c_str(), "unit.cu",
+  api_->check(api_->nvrtcCreateProgram(&raw, unit.c_str(), name.c_str(),
                                        static_cast<int>(paths.size()), texts.data(), paths.data()),
               "nvrtcCreateProgram");
   const auto destroy = [this](Program program) { api_->nvrtcDestroyProgram(&program); };
@@ -185,7 +186,7 @@ KernelImage Nvrtc::compile(const std::string& unit, const std::vector<std::strin
                                       api_->nvrtcGetProgramLog, "nvrtcGetProgramLog");
     throw Error(
         ErrorCode::kRuntime,
-        fmt::format("NVRTC {} ({}) failed to compile a kernel with {}: {}\n{}", version_, path_,
+        fmt::format("NVRTC {} ({}) failed to compile {} with {}: {}\n{}", version_, path_, name,
                     fmt::join(options, " "), api_->nvrtcGetErrorString(result), log.c_str()));
   }
   std::size_t cubin_size = 0;

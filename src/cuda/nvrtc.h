@@ -39,8 +39,9 @@ class Nvrtc {
   CompileTarget target(Arch arch) const;
 
   // `unit` may include the embedded sources by their path below src/. Throws Error(kRuntime) with
-  // the compiler's messages.
-  KernelImage compile(const std::string& unit, const std::vector<std::string>& options) const;
+  // the compiler's messages, which call the unit `name`.
+  KernelImage compile(const std::string& name, const std::string& unit,
+                      const std::vector<std::string>& options) const;
 
  private:
   Nvrtc();

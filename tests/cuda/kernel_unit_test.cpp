@@ -42,7 +42,7 @@ TEST(KernelName, RefusesOthers) {
 
 KernelImage compile(const ParamLayout& layout) {
   const Nvrtc& nvrtc = Nvrtc::instance();
-  return nvrtc.compile(translation_unit(parse_kernel_name("forward-bf16-d64"), layout),
+  return nvrtc.compile("test", translation_unit(parse_kernel_name("forward-bf16-d64"), layout),
                        {"-std=c++20", nvrtc.target(Arch::parse("sm_90a")).option});
 }
 

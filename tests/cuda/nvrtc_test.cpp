@@ -11,7 +11,7 @@ namespace {
 
 KernelImage compile(const std::string& unit, const char* arch) {
   const Nvrtc& nvrtc = Nvrtc::instance();
-  return nvrtc.compile(unit, {"-std=c++20", nvrtc.target(Arch::parse(arch)).option});
+  return nvrtc.compile("test", unit, {"-std=c++20", nvrtc.target(Arch::parse(arch)).option});
 }
 
 // 64 floats that are indexed at run time live in local memory; 400 bytes are shared.
