@@ -42,4 +42,8 @@ INSTRUCTION u32 pack_float16(float low, float high)
 INSTRUCTION float from_float16(u16 bits)
     PTX(float x; asm volatile("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits)); return x;)
 
+// A bfloat16 is the upper half of a float.
+INSTRUCTION float from_bfloat16(u16 bits)
+    PTX(return __uint_as_float(static_cast<u32>(bits) << 16);)
+
 }  // namespace parapet::kernels::arch

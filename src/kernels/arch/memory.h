@@ -63,6 +63,10 @@ INSTRUCTION u16 load_global_u16(const void* from SITE)
 INSTRUCTION u32 load_global_u32(const void* from SITE)
     PTX(u32 x; asm volatile("ld.global.u32 %0, [%1];" : "=r"(x) : "l"(from) : "memory"); return x;)
 
+// ld.global.f32
+INSTRUCTION float load_global_float(const void* from SITE)
+    PTX(float x; asm volatile("ld.global.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory"); return x;)
+
 // ld.global.v4.u32: 16-byte aligned
 INSTRUCTION Unit load_global_unit(const void* from SITE)
     PTX(Unit x; asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -78,6 +82,10 @@ INSTRUCTION void store_global_u16(void* to, u16 x SITE)
 // st.global.u32
 INSTRUCTION void store_global_u32(void* to, u32 x SITE)
     PTX(asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");)
+
+// st.global.f32
+INSTRUCTION void store_global_float(void* to, float x SITE)
+    PTX(asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory");)
 
 // st.global.v4.u32: 16-byte aligned
 INSTRUCTION void store_global_unit(void* to, Unit x SITE)

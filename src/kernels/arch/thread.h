@@ -27,6 +27,10 @@ INSTRUCTION void sync_warp(ONLY_SITE) PTX(asm volatile("bar.warp.sync 0xffffffff
 // vote.sync.any
 INSTRUCTION bool any_in_warp(bool x SITE) PTX(return __any_sync(~0u, x);)
 
+// redux.sync.max.s32: of a number that all lanes agree on, itself; ptxas then knows that they do.
+INSTRUCTION int uniform(int x SITE)
+    PTX(int y; asm volatile("redux.sync.max.s32 %0, %1, 0xffffffff;" : "=r"(y) : "r"(x)); return y;)
+
 // shfl.sync.bfly
 INSTRUCTION float shuffle_xor(float x, u32 mask SITE) PTX(return __shfl_xor_sync(~0u, x, mask);)
 

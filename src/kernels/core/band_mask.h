@@ -13,6 +13,8 @@ using plan::int64;
 struct KeyRange {
   int begin;
   int end;
+
+  PARAPET_HOST_DEVICE constexpr bool contains(int key) const { return begin <= key && key < end; }
 };
 
 PARAPET_HOST_DEVICE constexpr plan::Band band_of(const ForwardParams& params) {
@@ -25,29 +27,34 @@ struct RowsView {
   KeyRange all;
 };
 
-// Query `row` sees the keys low + row ... high + row that exist.
+// Query `row` sees the keys low + row ... high + row that exist. Without an edge that side is open.
+template <bool kLeftEdge, bool kRightEdge>
 struct BandMask {
   int low;
   int high;
   int keys;
 
   PARAPET_HOST_DEVICE constexpr KeyRange of_row(int row) const {
-    return {plan::max(low + row, 0), plan::min(high + row + 1, keys)};
+    return {kLeftEdge ? plan::max(low + row, 0) : 0,
+            kRightEdge ? plan::min(high + row + 1, keys) : keys};
   }
-  // Keys that some row in [first, last] may see, and keys that all of them see.
-  PARAPET_HOST_DEVICE constexpr KeyRange of_any(int first, int last) const {
-    return {of_row(first).begin, of_row(last).end};
+  PARAPET_HOST_DEVICE constexpr RowsView of_rows(int first, int last) const {
+    const KeyRange top = of_row(first), bottom = of_row(last);
+    return {{top.begin, bottom.end}, {bottom.begin, top.end}};
   }
-  PARAPET_HOST_DEVICE constexpr KeyRange of_all(int first, int last) const {
-    return {of_row(last).begin, of_row(first).end};
+  // The same mask with rows counted from `row`.
+  PARAPET_HOST_DEVICE constexpr BandMask from_row(int row) const {
+    return {low + row, high + row, keys};
   }
 };
 
-PARAPET_HOST_DEVICE constexpr BandMask band_mask(plan::Band band, int seqlen_q, int seqlen_k) {
+template <bool kLeftEdge, bool kRightEdge>
+PARAPET_HOST_DEVICE constexpr BandMask<kLeftEdge, kRightEdge> band_mask(plan::Band band,
+                                                                        int seqlen_q, int seqlen_k) {
   const int64 diagonal = int64{seqlen_k} - seqlen_q;
-  return {static_cast<int>(diagonal - plan::min(band.left, int64{kMaxRows})),
-          static_cast<int>(plan::min(diagonal + plan::min(band.right, int64{kMaxRows}), int64{seqlen_k})),
-          seqlen_k};
+  const int64 low = diagonal - plan::min(band.left, int64{kMaxRows});
+  const int64 high = diagonal + plan::min(band.right, int64{kMaxRows});
+  return {static_cast<int>(low), static_cast<int>(plan::min(high, int64{seqlen_k})), seqlen_k};
 }
 
 }  // namespace parapet::kernels

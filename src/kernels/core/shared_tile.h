@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/arch/barrier.h"
 #include "kernels/arch/memory.h"
 #include "kernels/arch/thread.h"
 
@@ -66,12 +67,13 @@ DEVICE void store_unit(char* to, arch::Unit unit) {
     store_unaligned_unit(to, unit);
 }
 
-// Where a tensor's rows of one batch entry and one head lie; in bytes.
-struct RowSource {
-  const char* base;
-  long long row_stride;
-
-  DEVICE const char* row(int index) const { return base + index * row_stride; }
-};
+// Arrives at a barrier once this thread's units so far are in shared memory.
+template <bool kAligned>
+DEVICE void arrive_after_copies(u32 barrier) {
+  if constexpr (kAligned)
+    arch::barrier_arrive_after_copies(barrier);
+  else
+    arch::barrier_arrive(barrier);
+}
 
 }  // namespace parapet::kernels

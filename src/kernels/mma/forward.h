@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/core/query_rows.h"
+#include "kernels/core/exact_rows.h"
 #include "kernels/mma/ring.h"
 #include "kernels/mma/warp.h"
 
@@ -30,11 +30,10 @@ struct ForwardBlock {
 
   WarpState warp;
   Ring<kConfig> ring;
-  RowFrame frame;
-  RowSource keys;
-  RowSource values;
+  typename WarpState::Frame frame;
   u32 filled_barriers;
   u32 drained_barriers;
+  u32 leaks_at;  // a word for each warp, in shared memory: whether to compute its rows anew
   typename WarpState::KeyFragments key_fragments;
 
   // One chunk of keys: where it lies, and what to wait for before the next fragments can be read and
@@ -51,33 +50,22 @@ struct ForwardBlock {
     u32 drained_parity;
   };
 
-  // A score in powers of two, relative to its row's reference.
-  DEVICE float exponent(float score, float neg_reference, const typename WarpState::Pair& p, int e,
-                        int first_key) const {
-    if constexpr (Mod::kIdentity) {
-      if constexpr (kConfig.softcap)
-        return soft_cap(score * params.score_scale, params.softcap_scale) + neg_reference;
-      return arch::multiply_add(score, params.score_scale, neg_reference);
-    } else {
-      const int row = WarpState::tile_row(frame, p.m, p.half);
-      const int heads = frame.heads_per_tile;
-      const ScorePosition position{item.segment,
-                                   kConfig.packed_heads ? slot * heads + row % heads : slot,
-                                   WarpState::query_row(frame, p.m, p.half),
-                                   first_key + WarpState::key_in_chunk(p.block, e),
-                                   item.query_used,
-                                   item.key_rows};
-      const float scaled = kConfig.softcap
-                               ? soft_cap(score * params.score_scale, params.softcap_scale)
-                               : score * params.score_scale;
-      return mod(scaled * kLn2, position) * kLog2E + neg_reference;
-    }
-  }
-
-  DEVICE void exponent_pair(Scores& scores, float (&top)[T::kRowTiles][2], int index, int first_key) {
-    warp.exponent_pair(scores, top, index,
-                       [&](float score, float neg_reference, const typename WarpState::Pair& p,
-                           int e) { return exponent(score, neg_reference, p, e, first_key); });
+  DEVICE void exponent_pair(Scores& scores, float (&top)[T::kRowTiles][2], int index,
+                            int first_key) const {
+    warp.exponent_pair(
+        scores, top, index,
+        [&](float score, float neg_reference, const typename WarpState::Pair& p, int e) {
+          return exponent<kConfig.softcap>(params, mod, score, neg_reference, [&] {
+            const int lane = static_cast<int>(arch::thread_index() % 32);
+            const int row = WarpState::row_in_warp(lane, p.m, p.half);
+            return ScorePosition{item.segment,
+                                 slot * frame.heads_per_tile + frame.head(row),
+                                 frame.first_query + frame.query(row),
+                                 first_key + WarpState::key_in_chunk(lane, p.block, e),
+                                 item.query_used,
+                                 item.key_rows};
+          });
+        });
   }
 
   // The slow path of a chunk: masks, and moves the references up, when an exponent has grown past
@@ -89,9 +77,24 @@ struct ForwardBlock {
     for (int m = 1; m < T::kRowTiles; ++m)
       highest = arch::max(highest, arch::max(top[m][0], top[m][1]));
     if (!arch::any_in_warp(!(highest <= chunk.allowed))) return false;
-    if (chunk.allowed < 0.0f) warp.hide(exponents, chunk.first_key, frame);
+    if (chunk.allowed < 0.0f) {
+      warp.hide(exponents, chunk.first_key, frame);
+      note_leak(chunk);
+    }
     warp.raise(exponents);
     return true;
+  }
+
+  // A weight of zero does not keep an infinite or NaN value out of P V. Keys that do not exist are
+  // zeros in shared memory; where a row does not see a key that others see, and the values are not
+  // finite, the warp's rows are computed anew at the end (exact_rows).
+  DEVICE void note_leak(const Chunk& chunk) const {
+    if constexpr (!T::kMasked && Mod::kIdentity) return;
+    const KeyRange all = frame.view().all;
+    const int last_key = plan::min(chunk.first_key + T::kChunk, frame.mask.keys);
+    const bool hides = !Mod::kIdentity || chunk.first_key < all.begin || last_key > all.end;
+    if (hides && !warp.values_are_finite(chunk.keys + T::kTileBytes))
+      arch::store_shared(leaks_at + arch::thread_index_again() / 32 * 4, 1);
   }
 
   DEVICE void wait(const Chunk& chunk, bool filled, bool drained) const {
@@ -101,12 +104,12 @@ struct ForwardBlock {
     }
   }
 
-  // P V, with the copies dealt out over it. Leaves with the next two key fragments.
-  DEVICE void multiply_values(const Weights& weights, typename WarpState::ValueFragments& fragments,
-                              const Chunk& chunk, int step) {
+  // One step of P V, with the copies dealt out over them. Leaves with the next two key fragments.
+  DEVICE void value_step(const Weights& weights, typename WarpState::ValueFragments& fragments,
+                         const Chunk& chunk, int step) {
     constexpr int kSteps = WarpState::kValueSteps;
     warp.value_step(weights, fragments, chunk.values, step);
-    ring.template copies_at<kSteps>(step, keys, values);
+    ring.template copies_at<kSteps>(step);
     if (step >= kSteps - 2) warp.fetch_keys(key_fragments, chunk.next_keys, step - (kSteps - 2));
   }
 
@@ -137,7 +140,7 @@ struct ForwardBlock {
     }
     wait(chunk, filled, drained);
     UNROLL
-    for (int i = 0; i < WarpState::kValueSteps; ++i) multiply_values(weights, fragments, chunk, i);
+    for (int i = 0; i < WarpState::kValueSteps; ++i) value_step(weights, fragments, chunk, i);
   }
 
   // The scores of the next chunk beside the exponentials of this one, then this one's P V beside the
@@ -161,7 +164,7 @@ struct ForwardBlock {
     float top[T::kRowTiles][2];
     UNROLL
     for (int i = 0; i < WarpState::kValueSteps; ++i) {
-      multiply_values(weights, fragments, chunk, i);
+      value_step(weights, fragments, chunk, i);
       UNROLL
       for (int j = share(i, WarpState::kValueSteps); j < share(i + 1, WarpState::kValueSteps); ++j)
         exponent_pair(next, top, j, chunk.first_key);
@@ -169,95 +172,157 @@ struct ForwardBlock {
     settle(next, top, chunk);
   }
 
-  // Copies a tile that no row of this warp sees: the other warps need it.
-  DEVICE void pass_tile(const Chunk& chunk) {
-    arch::barrier_wait(chunk.drained, chunk.drained_parity);
+  // Fills the stages [first, end) before any is in use.
+  DEVICE void fill_ahead(int first, int end) {
     NO_UNROLL
-    for (int c = 0; c < T::kChunks; ++c) ring.copy_chunk(keys, values);
+    for (int stage = first; stage < end; ++stage) {
+      ring.copy_tile();
+      ring.end_tile(filled_barriers);
+    }
   }
 
-  // Visits the key tiles [begin, end).
-  DEVICE void visit_tiles(int begin, int end, const RowsView& view) {
-    int stage = 0, parity = 0;  // of the tile in use
-    Scores even, odd;           // only pipelined kernels keep scores from step to step
-    Chunk chunk;
-    arch::barrier_wait(filled_barriers, 0);
-    warp.fetch_keys(key_fragments, 0, 0);
-    warp.fetch_keys(key_fragments, 0, 1);
-    if constexpr (T::kPipelined) {
-      float top[T::kRowTiles][2];
-      UNROLL
-      for (int i = 0; i < WarpState::kScoreSteps; ++i) warp.score_step(even, key_fragments, 0, i);
-      chunk.first_key = begin * T::kKeyTile;
-      chunk.allowed = -arch::kInfinity;
-      UNROLL
-      for (int i = 0; i < WarpState::kScorePairs; ++i) exponent_pair(even, top, i, chunk.first_key);
-      settle(even, top, chunk);
-      warp.fetch_keys(key_fragments, T::kChunkBytes, 0);
-      warp.fetch_keys(key_fragments, T::kChunkBytes, 1);
+  // The stage of the tile in use, and the parity of its barriers' phase.
+  struct Cursor {
+    int stage = 0;
+    int parity = 0;
+
+    DEVICE Cursor next() const {
+      const bool wraps = stage == kConfig.shape.stages - 1;
+      return {wraps ? 0 : stage + 1, parity ^ static_cast<int>(wraps)};
     }
+    DEVICE u32 offset() const { return static_cast<u32>(stage * T::kStageBytes); }
+  };
+
+  DEVICE u32 filled(Cursor at) const { return filled_barriers + at.stage * 8; }
+  DEVICE u32 drained(Cursor at) const { return drained_barriers + at.stage * 8; }
+
+  // The stage to be refilled while the tile at `at` is in use was drained two tiles before.
+  DEVICE void set_refill(Chunk& chunk, Cursor at) const {
+    chunk.drained = drained_barriers + ring.stage * 8;
+    chunk.drained_parity = at.parity ^ static_cast<int>(at.stage < 2);
+  }
+
+  DEVICE Cursor finish_tile(Cursor at) {
+    ring.end_tile(filled_barriers);
+    arch::sync_warp();  // all lanes have read the tile
+    if (arch::thread_index() % 32 == 0) arch::barrier_arrive(drained(at));
+    return at.next();
+  }
+
+  // Tiles that no row of this warp sees: it only does its share of the copies.
+  DEVICE Cursor pass_tiles(int count, Cursor at) {
+    NO_UNROLL
+    for (; count > 0; --count) {
+      Chunk chunk;
+      set_refill(chunk, at);
+      arch::barrier_wait(chunk.drained, chunk.drained_parity);
+      ring.copy_tile();
+      at = finish_tile(at);
+    }
+    return at;
+  }
+
+  // What may go without the slow path in a tile: nothing where some row does not see it whole, or may
+  // not have seen a key before. The scores are `kLead` keys ahead.
+  DEVICE float allowed_in(int first_key) const {
+    constexpr int kLead = T::kPipelined ? T::kChunk : 0;
+    const KeyRange all = frame.view().all;
+    const bool open = first_key + kLead > all.begin && first_key + kLead + T::kKeyTile <= all.end;
+    return open && Mod::kIdentity ? kMaxGrowth : -arch::kInfinity;
+  }
+
+  // The key tiles [begin, end), all of which some row of this warp may see.
+  DEVICE Cursor plain_tiles(int begin, int end, Cursor at) {
+    arch::barrier_wait(filled(at), at.parity);
+    warp.fetch_keys(key_fragments, at.offset(), 0);
+    warp.fetch_keys(key_fragments, at.offset(), 1);
     NO_UNROLL
     for (int tile = begin; tile < end; ++tile) {
-      const bool wraps = stage == ring.kStages - 1;
-      const int next_stage = wraps ? 0 : stage + 1, next_parity = parity ^ static_cast<int>(wraps);
-      const u32 here = stage * T::kStageBytes, next = next_stage * T::kStageBytes;
-      chunk.drained = drained_barriers + ring.stage * 8;
-      chunk.drained_parity = parity ^ static_cast<int>(stage < 2);
-      const int first_key = tile * T::kKeyTile, last_key = first_key + T::kKeyTile - 1;
-
-      // The vote only tells ptxas that the warp agrees.
-      const bool reached = arch::any_in_warp(first_key < view.any.end && last_key >= view.any.begin);
-      if (reached) {
-        constexpr int kLead = T::kPipelined ? T::kChunk : 0;  // the scores are that far ahead
-        const bool open = first_key + kLead > view.all.begin && last_key + kLead < view.all.end;
-        chunk.allowed = open && Mod::kIdentity ? kMaxGrowth : -arch::kInfinity;
-        if constexpr (T::kPipelined) {
-          const auto keys_of = [&](int c) {
-            return c < T::kChunks ? here + c * T::kChunkBytes : next + (c - T::kChunks) * T::kChunkBytes;
-          };
-          UNROLL
-          for (int c = 0; c < T::kChunks; ++c) {
-            const bool ahead = c + 2 >= T::kChunks;
-            chunk.keys = keys_of(c + 1);
-            chunk.next_keys = keys_of(c + 2);
-            chunk.values = here + T::kTileBytes + c * T::kChunkBytes;
-            chunk.first_key = first_key + (c + 1) * T::kChunk;
-            chunk.filled = filled_barriers + (ahead ? next_stage : stage) * 8;
-            chunk.filled_parity = ahead ? next_parity : parity;
-            pipelined_step(c % 2 == 0 ? even : odd, c % 2 == 0 ? odd : even, chunk);
-          }
-        } else {
-          // Not unrolled: the loop's end ends ptxas's scheduling block too, and the slow path is long.
-          NO_UNROLL
-          for (int c = 0; c < T::kChunks; ++c) {
-            const bool last = c == T::kChunks - 1;
-            chunk.keys = here + c * T::kChunkBytes;
-            chunk.next_keys = last ? next : here + (c + 1) * T::kChunkBytes;
-            chunk.values = here + T::kTileBytes + c * T::kChunkBytes;
-            chunk.first_key = first_key + c * T::kChunk;
-            chunk.filled = filled_barriers + (last ? next_stage : stage) * 8;
-            chunk.filled_parity = last ? next_parity : parity;
-            plain_step(chunk);
-          }
-        }
-      } else {
-        pass_tile(chunk);
+      Chunk chunk;
+      set_refill(chunk, at);
+      chunk.allowed = allowed_in(tile * T::kKeyTile);
+      // Not unrolled: the loop's end ends ptxas's scheduling block too, and the slow path is long.
+      NO_UNROLL
+      for (int c = 0; c < T::kChunks; ++c) {
+        const bool last = c == T::kChunks - 1;
+        const Cursor ahead = last ? at.next() : at;
+        chunk.keys = at.offset() + c * T::kChunkBytes;
+        chunk.next_keys = last ? ahead.offset() : chunk.keys + T::kChunkBytes;
+        chunk.values = chunk.keys + T::kTileBytes;
+        chunk.first_key = tile * T::kKeyTile + c * T::kChunk;
+        chunk.filled = filled(ahead);
+        chunk.filled_parity = ahead.parity;
+        plain_step(chunk);
       }
-      ring.end_tile(filled_barriers);
-      arch::sync_warp();  // all lanes have read the tile
-      if (arch::thread_index() % 32 == 0) arch::barrier_arrive(drained_barriers + stage * 8);
-      stage = next_stage;
-      parity = next_parity;
+      at = finish_tile(at);
     }
+    return at;
+  }
+
+  DEVICE Cursor pipelined_tiles(int begin, int end, Cursor at) {
+    Scores even, odd;
+    Chunk chunk;
+    float top[T::kRowTiles][2];
+    arch::barrier_wait(filled(at), at.parity);
+    warp.fetch_keys(key_fragments, at.offset(), 0);
+    warp.fetch_keys(key_fragments, at.offset(), 1);
+    UNROLL
+    for (int i = 0; i < WarpState::kScoreSteps; ++i)
+      warp.score_step(even, key_fragments, at.offset(), i);
+    chunk.keys = at.offset();
+    chunk.first_key = begin * T::kKeyTile;
+    chunk.allowed = -arch::kInfinity;
+    UNROLL
+    for (int i = 0; i < WarpState::kScorePairs; ++i) exponent_pair(even, top, i, chunk.first_key);
+    settle(even, top, chunk);
+    warp.fetch_keys(key_fragments, at.offset() + T::kChunkBytes, 0);
+    warp.fetch_keys(key_fragments, at.offset() + T::kChunkBytes, 1);
+    NO_UNROLL
+    for (int tile = begin; tile < end; ++tile) {
+      const Cursor next = at.next();
+      const auto keys_of = [&](int c) {
+        return c < T::kChunks ? at.offset() + c * T::kChunkBytes
+                              : next.offset() + (c - T::kChunks) * T::kChunkBytes;
+      };
+      set_refill(chunk, at);
+      chunk.allowed = allowed_in(tile * T::kKeyTile);
+      UNROLL
+      for (int c = 0; c < T::kChunks; ++c) {
+        const Cursor ahead = c + 2 < T::kChunks ? at : next;
+        chunk.keys = keys_of(c + 1);
+        chunk.next_keys = keys_of(c + 2);
+        chunk.values = keys_of(c) + T::kTileBytes;
+        chunk.first_key = tile * T::kKeyTile + (c + 1) * T::kChunk;
+        chunk.filled = filled(ahead);
+        chunk.filled_parity = ahead.parity;
+        pipelined_step(c % 2 == 0 ? even : odd, c % 2 == 0 ? odd : even, chunk);
+      }
+      at = finish_tile(at);
+    }
+    return at;
+  }
+
+  // Visits the key tiles [begin, end); this warp's rows see those of [first, last) among them.
+  DEVICE void visit_tiles(int begin, int end, int first, int last) {
+    Cursor at = pass_tiles(first - begin, Cursor{});
+    if (first < last) {
+      if constexpr (T::kPipelined)
+        at = pipelined_tiles(first, last, at);
+      else
+        at = plain_tiles(first, last, at);
+    }
+    pass_tiles(end - last, at);
   }
 };
 
 // Normalises a warp's rows, stages them in shared memory and writes them a line at a time.
 template <ForwardConfig kConfig, class Mod>
-DEVICE void store_rows(const Warp<kConfig, Mod>& warp, const QueryRows<kConfig.packed_heads>& rows,
-                       u32 stage, int first_row) {
+DEVICE void store_rows(const Warp<kConfig, Mod>& warp, const BlockRows<kConfig.packed_heads>& rows,
+                       u32 shared, int first_block_row) {
   using T = Tile<kConfig>;
-  const int lane = static_cast<int>(arch::thread_index() % 32);
+  const int thread = static_cast<int>(arch::thread_index_again()), lane = thread % 32;
+  const int in_block = thread / 32 * T::kWarpRows, first_row = first_block_row + in_block;
+  const u32 stage = shared + in_block * T::kRowBytes;
   UNROLL
   for (int m = 0; m < T::kRowTiles; ++m)
     UNROLL
@@ -277,7 +342,7 @@ DEVICE void store_rows(const Warp<kConfig, Mod>& warp, const QueryRows<kConfig.p
             empty ? 0 : pack<kConfig.element>(low * result.factor, high * result.factor));
       }
       if (rows.params.lse != nullptr && lane % 4 == 0 && row < rows.owned())
-        arch::store_global_u32(rows.lse(row), __builtin_bit_cast(u32, result.lse));
+        arch::store_global_float(rows.lse(row), result.lse);
     }
   arch::sync_warp();  // the rows are staged
   constexpr int kUnits = kConfig.head_dim_v / kUnitElements;
@@ -287,11 +352,29 @@ DEVICE void store_rows(const Warp<kConfig, Mod>& warp, const QueryRows<kConfig.p
     if (row >= rows.owned()) break;
     char* const to = rows.out(row);
     UNROLL
-    for (int line = 0; line < T::units_in_lines(kConfig.head_dim_v) / 8; ++line) {
+    for (int line = 0; line < T::lines(kConfig.head_dim_v, 8); ++line) {
       const int unit = line * 8 + lane % 8;
       if (unit < kUnits)
         store_unit<kConfig.aligned>(
             to + unit * 16, arch::load_shared_unit(stage + shared_at<T::kRowBytes>(in_warp, unit)));
+    }
+  }
+}
+
+// Copies the queries of a block's tile; rows that are not used become zeros.
+template <ForwardConfig kConfig>
+DEVICE void copy_queries(const BlockRows<kConfig.packed_heads>& rows, u32 to, int first_row) {
+  using T = Tile<kConfig>;
+  const int thread = static_cast<int>(arch::thread_index());
+  NO_UNROLL
+  for (int i = thread / 8; i < T::kRows; i += T::kThreads / 8) {
+    const bool used = first_row + i < rows.used();
+    const char* const from = used ? rows.q(first_row + i) : static_cast<const char*>(rows.params.q);
+    UNROLL
+    for (int line = 0; line < T::lines(kConfig.head_dim, 8); ++line) {
+      const int unit = line * 8 + thread % 8;
+      copy_unit<kConfig.aligned>(to + shared_at<T::kRowBytes>(i, unit), from + unit * 16,
+                                 used && unit < kConfig.head_dim / kUnitElements);
     }
   }
 }
@@ -301,19 +384,18 @@ DEVICE void store_rows(const Warp<kConfig, Mod>& warp, const QueryRows<kConfig.p
 template <ForwardConfig kConfig, class Mod = IdentityMod>
 DEVICE void forward_mma(const ForwardParams& params, const Mod& mod = Mod{}) {
   using T = Tile<kConfig>;
-  constexpr int kBytesPerKey = 2 * (kConfig.head_dim + kConfig.head_dim_v);
-  const BlockWork work = find_block_work(params, kConfig.right_edge, kBytesPerKey);
+  const BlockWork work = find_block_work(
+      params, {T::kRows, kConfig.packed_heads ? params.heads_per_tile : 1,
+               2 * (kConfig.head_dim + kConfig.head_dim_v), kConfig.right_edge});
   if (!work.exists) return;
   const WorkItem& item = work.item;
-  const QueryRows<kConfig.packed_heads> rows{params, item, work.slot};
+  const BlockRows<kConfig.packed_heads> rows{params, item, work.slot};
   const int thread = static_cast<int>(arch::thread_index());
   const int in_block = thread / 32 * T::kWarpRows;
   const int first_row = work.first_row + in_block;
   const u32 shared = arch::shared_memory();
 
-  ForwardBlock<kConfig, Mod> block{params, mod, item, work.slot};
-  block.warp.begin(shared);
-
+  // The key tiles that some row of the block sees.
   const plan::Band band = band_of(params);
   plan::Range tiles{0, plan::ceil_div(item.key_rows, T::kKeyTile)};
   if (work.first_row >= rows.used()) {
@@ -324,65 +406,60 @@ DEVICE void forward_mma(const ForwardParams& params, const Mod& mod = Mod{}) {
                             item.query_used, item.key_rows, T::kKeyTile)
                 .visited;
   }
+
+  ForwardBlock<kConfig, Mod> block{params, mod, item, work.slot, {}, {params}};
+  block.warp.begin(shared);
+  block.leaks_at = shared + T::kLeaksAt;
+  arch::store_shared(block.leaks_at + thread / 32 * 4, 0);
+  if (thread == 0) store_work(shared + T::kWorkAt, work);  // for the end: registers are short
   if (!tiles.empty()) {
     const int begin = static_cast<int>(tiles.begin), end = static_cast<int>(tiles.end);
+    constexpr int kStages = kConfig.shape.stages;
     block.filled_barriers = shared + T::kBarriersAt;
-    block.drained_barriers = block.filled_barriers + kConfig.shape.stages * 8;
-    if (thread < kConfig.shape.stages) {
+    block.drained_barriers = block.filled_barriers + kStages * 8;
+    const u32 queries_loaded = block.drained_barriers + kStages * 8;
+    if (thread < kStages) {
       arch::barrier_init(block.filled_barriers + thread * 8, T::kThreads);
       arch::barrier_init(block.drained_barriers + thread * 8, kConfig.shape.warps);
     }
+    if (thread == 0) arch::barrier_init(queries_loaded, T::kThreads);
+    arch::sync_block();  // the barriers can be used
 
-    NO_UNROLL
-    for (int i = thread / 8; i < T::kRows; i += T::kThreads / 8) {
-      const int row = work.first_row + i;
-      const bool used = row < rows.used();
-      const char* const from = used ? rows.q(row) : static_cast<const char*>(params.q);
-      UNROLL
-      for (int line = 0; line < T::units_in_lines(kConfig.head_dim) / 8; ++line) {
-        const int unit = line * 8 + thread % 8;
-        copy_unit<kConfig.aligned>(shared + shared_at<T::kRowBytes>(i, unit), from + unit * 16,
-                                   used && unit < kConfig.head_dim / kUnitElements);
-      }
-    }
+    copy_queries<kConfig>(rows, shared + T::kQueriesAt, work.first_row);
+    arrive_after_copies<kConfig.aligned>(queries_loaded);
+    const int first_key = begin * T::kKeyTile;
+    block.ring.begin(shared, rows.k(first_key), rows.v(first_key),
+                     plan::min(item.key_rows, end * T::kKeyTile) - first_key);
+    block.fill_ahead(0, early_stages(kConfig));
+    arch::barrier_wait(queries_loaded, 0);
+    block.warp.load_queries(T::kQueriesAt + in_block * T::kRowBytes);
+    arch::sync_block();  // all warps have their queries: the ring may overwrite them
+    block.fill_ahead(early_stages(kConfig), stages_ahead(kConfig));
+
+    // A warp without rows sees no key, and so visits no tile.
+    const int first_query = rows.query(first_row);
+    auto mask = band_mask<kConfig.left_edge, kConfig.right_edge>(band, item.query_used, item.key_rows);
+    if (first_row >= rows.used()) mask.keys = 0;
+    mask = mask.from_row(first_query);
+    mask = {arch::uniform(mask.low), arch::uniform(mask.high), arch::uniform(mask.keys)};
+    block.frame = {mask, first_query, arch::uniform(first_row - first_query * rows.heads()),
+                   rows.heads()};
+    const KeyRange any = block.frame.view().any;
+    const int first_tile = plan::clamp(any.begin / T::kKeyTile, begin, end);
+    const int last_tile = plan::clamp((any.end + T::kKeyTile - 1) / T::kKeyTile, first_tile, end);
+    block.visit_tiles(begin, end, arch::uniform(first_tile), arch::uniform(last_tile));
     arch::wait_for_copies();
-    arch::sync_block();  // the queries are there, and the barriers
-    block.warp.load_queries(in_block * T::kRowBytes);
-    arch::sync_block();  // all warps have them: the ring may overwrite
-
-    const int key_head = kConfig.packed_heads ? work.slot : work.slot / (params.num_heads / params.num_heads_k);
-    block.keys = {static_cast<const char*>(params.k) +
-                      2 * (item.segment * params.k_batch_stride + item.key_begin * params.k_row_stride +
-                           key_head * params.k_head_stride),
-                  2 * params.k_row_stride};
-    block.values = {static_cast<const char*>(params.v) +
-                        2 * (item.segment * params.v_batch_stride + item.key_begin * params.v_row_stride +
-                             key_head * params.v_head_stride),
-                    2 * params.v_row_stride};
-    block.ring.begin(shared, block.keys, block.values, begin * T::kKeyTile,
-                     plan::min(item.key_rows, end * T::kKeyTile));
-    NO_UNROLL
-    for (int t = 0; t < block.ring.kAhead; ++t) {
-      NO_UNROLL
-      for (int c = 0; c < T::kChunks; ++c) block.ring.copy_chunk(block.keys, block.values);
-      block.ring.end_tile(block.filled_barriers);
-    }
-
-    block.frame = {band_mask(band, item.query_used, item.key_rows), first_row, rows.heads()};
-    RowsView view{{0, 0}, {0, item.key_rows}};
-    if (first_row < rows.used()) {
-      view.any.end = item.key_rows;
-      if constexpr (T::kMasked) {
-        const int first = rows.query(first_row);
-        const int last = rows.query(plan::min(first_row + T::kWarpRows, rows.used()) - 1);
-        view = {block.frame.mask.of_any(first, last), block.frame.mask.of_all(first, last)};
-      }
-    }
-    block.visit_tiles(begin, end, view);
-    arch::wait_for_copies();
-    arch::sync_block();  // no warp reads the ring any more: it may be overwritten by the output
   }
-  store_rows<kConfig, Mod>(block.warp, rows, shared + in_block * T::kRowBytes, first_row);
+  arch::sync_block();  // no warp reads the ring any more: the output may overwrite it
+  const BlockWork kept = load_work(shared + T::kWorkAt);
+  const BlockRows<kConfig.packed_heads> kept_rows{params, kept.item, kept.slot};
+  store_rows<kConfig, Mod>(block.warp, kept_rows, shared, kept.first_row);
+  if constexpr (T::kMasked || !Mod::kIdentity) {
+    const int warp = static_cast<int>(arch::thread_index_again() / 32);
+    const int begin = kept.first_row + warp * T::kWarpRows;
+    if (arch::load_shared(shared + T::kLeaksAt + warp * 4) != 0)
+      exact_rows<kConfig>(mod, kept_rows, begin, plan::min(begin + T::kWarpRows, kept_rows.used()));
+  }
 }
 
 }  // namespace parapet::kernels

@@ -33,15 +33,19 @@ struct Tile {
   static constexpr int kTileBytes = kKeyTile * kRowBytes;
   static constexpr int kStageBytes = stage_bytes(kConfig);
   static constexpr int kChunkBytes = kChunk * kRowBytes;
-  static constexpr int kBarriersAt = ring_bytes(kConfig);
+  static constexpr int kQueriesAt = early_stages(kConfig) * kStageBytes;
+  static constexpr int kWorkAt = ring_bytes(kConfig);
+  static constexpr int kLeaksAt = kWorkAt + kWorkBytes;
+  static constexpr int kBarriersAt = kLeaksAt + kShape.warps * 4;
 
-  // 16-byte units in the 128-byte lines that a row of `head_dim` elements touches.
-  PARAPET_HOST_DEVICE static constexpr int units_in_lines(int head_dim) {
-    return static_cast<int>(plan::round_up(head_dim, 64)) / kUnitElements;
+  // How many accesses cover a row of `head_dim` elements when `threads` threads take a unit each.
+  PARAPET_HOST_DEVICE static constexpr int lines(int head_dim, int threads) {
+    return static_cast<int>(plan::ceil_div(head_dim, threads * kUnitElements));
   }
 
   static_assert(supports_head_dim(kConfig.head_dim) && supports_head_dim(kConfig.head_dim_v));
   static_assert(forward_shared_bytes(kConfig) <= kMaxSharedBytes);
+  static_assert(kShape.warps % 2 == 0);  // aligns the barriers
   static_assert(kChunk % 16 == 0 && (!kPipelined || kChunks % 2 == 0));
 };
 

@@ -66,15 +66,39 @@ PARAPET_HOST_DEVICE constexpr int stage_bytes(const ForwardConfig& config) {
   return 2 * config.shape.key_tile * shared_row_bytes(config);
 }
 
-// Queries are loaded, and the output is staged, where the ring lies before and after.
-PARAPET_HOST_DEVICE constexpr int ring_bytes(const ForwardConfig& config) {
-  const int ring = config.shape.stages * stage_bytes(config);
-  return plan::max(ring, forward_query_tile(config) * shared_row_bytes(config));
+PARAPET_HOST_DEVICE constexpr int query_bytes(const ForwardConfig& config) {
+  return forward_query_tile(config) * shared_row_bytes(config);
 }
 
-// Dynamic shared memory of a block: the ring and two barriers a stage.
+// Stages ahead of the one in use; the one that is refilled was used two tiles ago, so that warps may
+// drift a whole tile apart before one waits.
+PARAPET_HOST_DEVICE constexpr int stages_ahead(const ForwardConfig& config) {
+  return config.shape.stages - 2;
+}
+
+// Beside the ring: what the block works on, a word for each warp, and two barriers a stage and one for
+// the queries.
+inline constexpr int kWorkBytes = 48;
+PARAPET_HOST_DEVICE constexpr int fixed_bytes(const ForwardConfig& config) {
+  return kWorkBytes + config.shape.warps * 4 + (2 * config.shape.stages + 1) * 8;
+}
+
+// The queries pass through shared memory once, where the ring's later stages will be: this many
+// stages before them can be filled at the same time.
+PARAPET_HOST_DEVICE constexpr int early_stages(const ForwardConfig& config) {
+  const int fit =
+      (kMaxSharedBytes - fixed_bytes(config) - query_bytes(config)) / stage_bytes(config);
+  return plan::min(fit, stages_ahead(config));
+}
+
+PARAPET_HOST_DEVICE constexpr int ring_bytes(const ForwardConfig& config) {
+  return plan::max(config.shape.stages * stage_bytes(config),
+                   early_stages(config) * stage_bytes(config) + query_bytes(config));
+}
+
+// Dynamic shared memory of a block.
 PARAPET_HOST_DEVICE constexpr int forward_shared_bytes(const ForwardConfig& config) {
-  return ring_bytes(config) + config.shape.stages * 2 * 8;
+  return ring_bytes(config) + fixed_bytes(config);
 }
 
 // The fastest shape measured for these head dims.

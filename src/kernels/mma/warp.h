@@ -2,7 +2,7 @@
 
 #include "kernels/arch/matrix.h"
 #include "kernels/core/band_mask.h"
-#include "kernels/core/mods.h"
+#include "kernels/core/element.h"
 #include "kernels/core/online_softmax.h"
 #include "kernels/mma/tile.h"
 
@@ -27,24 +27,28 @@ DEVICE void multiply_from_zero(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1)
 }
 
 template <Element kElement>
-DEVICE u32 pack(float low, float high) {
-  if constexpr (kElement == Element::kBfloat16)
-    return arch::pack_bfloat16(low, high);
-  else
-    return arch::pack_float16(low, high);
-}
-
-template <Element kElement>
 inline constexpr u32 kTwoOnes = kElement == Element::kBfloat16 ? 0x3f803f80 : 0x3c003c00;
 
 // ---- A warp's rows ---------------------------------------------------------------------------------
 
-// Where a warp's rows stand in their segment, for masks and mods. A tile row is a (query, head of the
-// slot) pair, the head fastest.
+// Where a warp's rows stand in their segment, for masks and mods. The first belongs to query
+// `first_query`, from which the mask counts; with packed heads to head `first_head` of the slot.
+template <ForwardConfig kConfig>
 struct RowFrame {
-  BandMask mask;
-  int first_row;  // tile row that the warp's first row is
+  BandMask<kConfig.left_edge, kConfig.right_edge> mask;
+  int first_query;
+  int first_head;
   int heads_per_tile;
+
+  // Row of the warp -> query, counted from first_query.
+  DEVICE int query(int row) const {
+    return kConfig.packed_heads ? (first_head + row) / heads_per_tile : row;
+  }
+  DEVICE int head(int row) const {
+    return kConfig.packed_heads ? (first_head + row) % heads_per_tile : 0;
+  }
+  // What the warp's rows see, or a little more of `any` and less of `all`.
+  DEVICE RowsView view() const { return mask.of_rows(0, Tile<kConfig>::kWarpRows - 1); }
 };
 
 // One warp's registers: its query rows, what it has summed for them, and the steps that work on them.
@@ -53,6 +57,7 @@ struct RowFrame {
 template <ForwardConfig kConfig, class Mod>
 struct Warp {
   using T = Tile<kConfig>;
+  using Frame = RowFrame<kConfig>;
   using Scores = float[T::kRowTiles][T::kChunkBlocks][4];
   using Weights = u32[T::kRowTiles][T::kChunkSlices][4];
   using KeyFragments = u32[3][4];  // three in flight
@@ -164,18 +169,19 @@ struct Warp {
   }
 
   // Keys that a row does not see get the exponent -infinity.
-  DEVICE void hide(Scores& exponents, int first_key, const RowFrame& frame) const {
+  DEVICE void hide(Scores& exponents, int first_key, const Frame& frame) const {
+    const int lane = static_cast<int>(arch::thread_index_again() % 32);
     UNROLL
     for (int m = 0; m < T::kRowTiles; ++m)
       UNROLL
       for (int half = 0; half < 2; ++half) {
-        const KeyRange seen = view(frame, m, half);
+        const KeyRange seen = view(frame, row_in_warp(lane, m, half));
         UNROLL
         for (int block = 0; block < T::kChunkBlocks; ++block)
           UNROLL
           for (int e = 0; e < 2; ++e) {
-            const int key = first_key + key_in_chunk(block, e);
-            if (key < seen.begin || key >= seen.end)
+            const int key = first_key + key_in_chunk(lane, block, e);
+            if (!seen.contains(key))
               exponents[m][block][2 * half + e] = -arch::kInfinity;
           }
       }
@@ -240,84 +246,27 @@ struct Warp {
     }
   }
 
-  // Zero times every value of the chunk is zero, unless one of them is infinite or NaN.
   DEVICE bool values_are_finite(u32 chunk) const {
-    const u32 zero[4] = {};
-    float product[4] = {};
+    u32 found = 0;
     UNROLL
     for (int step = 0; step < kValueSteps; ++step) {
       u32 v[4];
       arch::load_matrices_transposed(
           v, fragment_at(chunk, step / T::kValueSlices, step % T::kValueSlices));
-      multiply<kElement>(product, zero, v[0], v[1]);
-      multiply<kElement>(product, zero, v[2], v[3]);
+      UNROLL
+      for (u32 x : v) found |= not_finite_bits<kElement>(x);
     }
-    return !arch::any_in_warp(!(product[0] + product[1] == 0.0f));
-  }
-
-  // P V for a chunk in which not all rows see all keys and some value is not finite: each key by
-  // itself, and only into the rows that see it, because a weight of zero would not keep it out.
-  DEVICE void add_values_by_key(const Weights& weights, u32 chunk, int first_key,
-                                const RowFrame& frame) {
-    UNROLL
-    for (int k = 0; k < T::kChunkSlices; ++k) {
-      add_sums(weights, k);
-      NO_UNROLL
-      for (int key = 0; key < 16; ++key) {
-        // This lane's 16 bits of the operands' registers that belong to the key, in either half of 8.
-        const int lane = static_cast<int>(arch::thread_index() % 32);
-        const u32 mine = lane % 4 == key % 8 / 2 ? (key % 2 == 0 ? 0x0000ffffu : 0xffff0000u) : 0;
-        const u32 keep[2] = {key < 8 ? mine : 0, key < 8 ? 0 : mine};
-        UNROLL
-        for (int slice = 0; slice < T::kValueSlices; ++slice) {
-          u32 v[4];
-          arch::load_matrices_transposed(v, fragment_at(chunk, k, slice));
-          UNROLL
-          for (int m = 0; m < T::kRowTiles; ++m) {
-            const u32(&w)[4] = weights[m][k];
-            const u32 one_key[4] = {w[0] & keep[0], w[1] & keep[0], w[2] & keep[1], w[3] & keep[1]};
-            UNROLL
-            for (int n = 0; n < 2; ++n) {
-              float product[4];
-              multiply_from_zero<kElement>(product, one_key, v[2 * n] & keep[0],
-                                           v[2 * n + 1] & keep[1]);
-              UNROLL
-              for (int e = 0; e < 4; ++e) {
-                const KeyRange seen = view(frame, m, e / 2);
-                const int position = first_key + k * 16 + key;
-                if (position >= seen.begin && position < seen.end)
-                  out[m][2 * slice + n][e] += product[e];
-              }
-            }
-          }
-        }
-      }
-    }
+    return !arch::any_in_warp(found != 0);
   }
 
   // ---- Positions
 
-  static DEVICE int key_in_chunk(int block, int e) {
-    return block * 8 + static_cast<int>(arch::thread_index() % 4) * 2 + e;
-  }
+  static DEVICE int key_in_chunk(int lane, int block, int e) { return block * 8 + lane % 4 * 2 + e; }
 
-  static DEVICE int tile_row(const RowFrame& frame, int m, int half) {
-    return frame.first_row + m * 16 + half * 8 + static_cast<int>(arch::thread_index() % 32 / 4);
-  }
+  static DEVICE int row_in_warp(int lane, int m, int half) { return m * 16 + half * 8 + lane / 4; }
 
-  static DEVICE int query_row(const RowFrame& frame, int m, int half) {
-    const int row = tile_row(frame, m, half);
-    return kConfig.packed_heads ? row / frame.heads_per_tile : row;
-  }
-
-  static DEVICE KeyRange view(const RowFrame& frame, int m, int half) {
-    KeyRange seen{0, frame.mask.keys};
-    if constexpr (T::kMasked) {
-      const KeyRange range = frame.mask.of_row(query_row(frame, m, half));
-      if (kConfig.left_edge) seen.begin = range.begin;
-      if (kConfig.right_edge) seen.end = range.end;
-    }
-    return seen;
+  static DEVICE KeyRange view(const Frame& frame, int row) {
+    return frame.mask.of_row(frame.query(row));
   }
 };
 

@@ -3,13 +3,14 @@
 #include "kernels/core/block_work.h"
 #include "kernels/core/online_softmax.h"
 
-// The rows of a block's query tile: which query and head each is, and where it lies in a tensor.
+// Where the rows that a block reads and writes lie in their tensors.
 
 namespace parapet::kernels {
 
-// kPackedHeads: a tile row is a (query, head of the slot) pair, the head fastest; else a query.
+// A block's query rows and the keys they meet. kPackedHeads: a tile row is a (query, head of the slot)
+// pair, the head fastest; otherwise it is a query.
 template <bool kPackedHeads>
-struct QueryRows {
+struct BlockRows {
   const ForwardParams& params;
   const WorkItem& item;
   int slot;
@@ -17,17 +18,13 @@ struct QueryRows {
   DEVICE int heads() const { return kPackedHeads ? params.heads_per_tile : 1; }
   DEVICE int query(int row) const { return row / heads(); }
   DEVICE int head(int row) const { return slot * heads() + row % heads(); }
+  DEVICE int key_head() const {
+    return kPackedHeads ? slot : slot / (params.num_heads / params.num_heads_k);
+  }
 
-  // Tile rows of queries that are used, and of those that are written.
+  // How many tile rows belong to queries that are used, and to queries that are written.
   DEVICE int used() const { return item.query_used * heads(); }
   DEVICE int owned() const { return item.query_rows * heads(); }
-
-  // The element at which a row begins.
-  DEVICE long long offset(int row, long long batch_stride, long long row_stride,
-                          long long head_stride) const {
-    return item.segment * batch_stride + (item.query_begin + query(row)) * row_stride +
-           head(row) * head_stride;
-  }
 
   DEVICE const char* q(int row) const {
     return static_cast<const char*>(params.q) +
@@ -42,16 +39,33 @@ struct QueryRows {
            offset(row, params.lse_batch_stride, params.lse_row_stride, params.lse_head_stride);
   }
 
+  DEVICE const char* k(int key) const {
+    return static_cast<const char*>(params.k) +
+           2 * (item.segment * params.k_batch_stride +
+                (item.key_begin + key) * params.k_row_stride + key_head() * params.k_head_stride);
+  }
+  DEVICE const char* v(int key) const {
+    return static_cast<const char*>(params.v) +
+           2 * (item.segment * params.v_batch_stride +
+                (item.key_begin + key) * params.v_row_stride + key_head() * params.v_head_stride);
+  }
+
   // The sink of a row's head in powers of two; -infinity where there is none.
   DEVICE float sink(int row) const {
     if (params.sink == nullptr) return -arch::kInfinity;
     const long long at = head(row) * params.sink_stride;
     if (params.sink_type == kSinkFloat32)
-      return kLog2E * __builtin_bit_cast(float, arch::load_global_u32(static_cast<const float*>(params.sink) + at));
+      return kLog2E * arch::load_global_float(static_cast<const float*>(params.sink) + at);
     const arch::u16 bits = arch::load_global_u16(static_cast<const arch::u16*>(params.sink) + at);
-    return kLog2E * (params.sink_type == kSinkFloat16
-                         ? arch::from_float16(bits)
-                         : __builtin_bit_cast(float, static_cast<arch::u32>(bits) << 16));
+    return kLog2E * (params.sink_type == kSinkFloat16 ? arch::from_float16(bits)
+                                                      : arch::from_bfloat16(bits));
+  }
+
+ private:
+  DEVICE long long offset(int row, long long batch_stride, long long row_stride,
+                          long long head_stride) const {
+    return item.segment * batch_stride + (item.query_begin + query(row)) * row_stride +
+           head(row) * head_stride;
   }
 };
 
