@@ -18,12 +18,14 @@ using ContextHandle = struct CUctx_st*;
 using ModuleHandle = struct CUmod_st*;
 using FunctionHandle = struct CUfunc_st*;
 
+// The oldest compute capability (its major number) whose instructions the kernels use.
+inline constexpr int kOldestCapability = 8;
+
 struct GpuProperties {
   std::string name;
   int major = 0;  // compute capability
   int minor = 0;
   int num_multiprocessors = 0;
-  int shared_bytes_per_block = 0;  // the most that a kernel may ask for
   std::int64_t memory_bytes = 0;
 };
 

@@ -43,7 +43,7 @@ Gpu& Gpu::get(int index) {
                 fmt::format("device: expected cuda:0 to cuda:{}, found cuda:{}", count - 1, index));
   }
   const GpuProperties properties = driver.properties(index);
-  if (properties.major < 8) {
+  if (properties.major < kOldestCapability) {
     throw Error(
         ErrorCode::kNotImplemented,
         fmt::format("device: expected a GPU of compute capability 8.0 or newer, found cuda:{} "

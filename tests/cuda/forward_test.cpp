@@ -14,6 +14,7 @@
 #include "cuda/launch_plan.h"
 #include "cuda/scoped.h"
 #include "parapet/error.h"
+#include "parapet/info.h"
 
 // The path from a problem to its launches, over a driver that writes down what it is asked. Each
 // case runs in a process of its own, since the driver is opened once in a process.
@@ -293,6 +294,28 @@ TEST_F(CudaForwardTest, RefusesADeviceThatIsNotThere) {
     packed_.device.index = 2;
     expect_message([&] { run(packed_); }, ErrorCode::kInvalidArgument,
                    "expected cuda:0 to cuda:1, found cuda:2");
+  });
+}
+
+TEST_F(CudaForwardTest, TellsWhatIsThere) {
+  in_a_process_of_its_own([&] {
+    const CudaInfo info = cuda_info();
+    EXPECT_EQ(info.driver_version, "13.0");
+    EXPECT_EQ(info.driver_problem, "");
+    ASSERT_EQ(info.gpus.size(), 2u);
+    EXPECT_EQ(info.gpus[1].index, 1);
+    EXPECT_EQ(info.gpus[1].name, "Fake GPU");
+    EXPECT_EQ(info.gpus[1].capability, "9.0");
+    EXPECT_EQ(info.gpus[1].memory_bytes, std::int64_t{141} << 30);
+    EXPECT_TRUE(info.gpus[1].supported);
+    EXPECT_NE(info.nvrtc_version.empty(), info.nvrtc_problem.empty());
+  });
+  in_a_process_of_its_own([&] {
+    driver().version = 11000;
+    const CudaInfo info = cuda_info();
+    EXPECT_EQ(info.driver_version, "");
+    EXPECT_NE(info.driver_problem.find("too old"), std::string::npos);
+    EXPECT_TRUE(info.gpus.empty());
   });
 }
 

@@ -88,9 +88,6 @@ FAKE cuDeviceGetAttribute(int* value, int attribute, int device) {
     case 76:
       *value = capability % 10;
       break;
-    case 97:
-      *value = 227 * 1024;
-      break;
     default:
       return parapet::testing::kInvalidValue;
   }
