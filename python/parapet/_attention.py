@@ -269,51 +269,32 @@ def _forward(
 ) -> tuple[Any, Any]:
     framework = framework_of("q", q)
     operand = framework.operand
-    operands = (
+    operands = [
         operand("q", q),
         operand("k", k),
         operand("v", v),
+        framework.empty((*q.shape[:-1], *v.shape[-1:]), q),
+        framework.empty_float32(_lse_shape(q.shape), q) if return_lse else None,
         None if cu_seqlens_q is None else operand("cu_seqlens_q", cu_seqlens_q),
         None if cu_seqlens_k is None else operand("cu_seqlens_k", cu_seqlens_k),
         None if seqused_q is None else operand("seqused_q", seqused_q),
         None if seqused_k is None else operand("seqused_k", seqused_k),
         None if learnable_sink is None else operand("learnable_sink", learnable_sink),
-    )
+    ]
     try:
-        window_left, window_right = window_size
+        left, right = window_size
     except (TypeError, ValueError):
         raise ValueError(f"window_size: expected (left, right), found {window_size!r}") from None
-
-    q_shape = q.shape
-    out = framework.empty((*q_shape[:-1], *v.shape[-1:]), q)
-    lse = framework.empty_float32(_lse_shape(q_shape), q) if return_lse else None
-    _ffi.forward(
-        *operands,
-        out,
-        lse,
-        softmax_scale,
-        causal,
-        window_left,
-        window_right,
-        softcap,
-        num_splits,
-        framework.uint16_is_bfloat16,
-    )
+    options = [softmax_scale, causal, left, right, softcap, num_splits]
+    _ffi.forward(framework.uint16_is_bfloat16, *operands, *options)
     if (capture := active_capture()) is not None:
-        names = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
         capture.record(
             function,
             framework,
-            dict(zip((*names, "learnable_sink", "out", "lse"), (*operands, out, lse), strict=True)),
-            {
-                "softmax_scale": softmax_scale,
-                "causal": causal,
-                "window_left": window_left,
-                "window_right": window_right,
-                "softcap": softcap,
-                "num_splits": num_splits,
-            },
+            dict(zip(_ffi.TENSORS, operands, strict=True)),
+            dict(zip(_ffi.OPTIONS, options, strict=True)),
         )
+    out, lse = operands[3:5]
     return framework.result(out, q), None if lse is None else framework.result(lse, q)
 
 

@@ -88,9 +88,12 @@ def _file_names(path: Path) -> Iterator[Path]:
         yield path.with_stem(f"{path.stem}-{number}")
 
 
+_number_in_process = itertools.count(1)
+
+
 def _folder_names(folder: Path) -> Iterator[Path]:
-    """A name for each call that no other process uses."""
-    for number in itertools.count(1):
+    """Names that no other capture and no other process uses."""
+    for number in _number_in_process:
         now = time.strftime("%Y%m%d-%H%M%S")
         yield folder / f"call-{now}-{os.getpid()}-{number:04}.safetensors"
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import parapet
 
@@ -56,10 +56,18 @@ def _load() -> tvm_ffi.Module:
 
 _library = _load()
 
+# forward(uint16_is_bfloat16, *TENSORS, *OPTIONS) computes a call; what is absent is None.
+# measure_forward(repeats, uint16_is_bfloat16, *TENSORS, *OPTIONS) returns the seconds of one.
+TENSORS = (
+    *("q", "k", "v", "out", "lse", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"),
+    "learnable_sink",
+)
+OPTIONS = ("softmax_scale", "causal", "window_left", "window_right", "softcap", "num_splits")
 forward = _library.get_function("forward")
 forward.release_gil = True
 dense_bits = _library.get_function("dense_bits")
 empty = _library.get_function("empty")
+measure_forward = _library.get_function("measure_forward")
 measure_fma_rate = _library.get_function("measure_fma_rate")
 measure_read_bandwidth = _library.get_function("measure_read_bandwidth")
 version: str = _library.get_function("version")()
@@ -83,8 +91,3 @@ def cpu_info() -> CpuInfo:
     """Returns what parapet uses of this CPU."""
     target, targets, num_threads = _library.get_function("cpu_info")()
     return CpuInfo(str(target), tuple(map(str, targets)), num_threads)
-
-
-def dtype_name(tensor: Any) -> str:
-    """Returns the name of the dtype of a tvm_ffi tensor."""
-    return str(tensor.dtype)

@@ -3,8 +3,10 @@
 #include <tvm/ffi/tvm_ffi.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <new>
+#include <string>
 
 #include "cpu/forward.h"
 #include "ffi/arguments.h"
@@ -33,6 +35,67 @@ const char* python_name(ErrorCode code) {
   return "RuntimeError";
 }
 
+// The arguments of a function, taken one after the other.
+class Arguments {
+ public:
+  Arguments(const TVMFFIAny* values, std::int32_t count)
+      : next_(reinterpret_cast<const AnyView*>(values)), end_(next_ + count) {}
+
+  Argument take(const char* name) {
+    if (next_ == end_) throw tvm::ffi::Error("TypeError", std::string(name) + ": missing", "");
+    return {name, *next_++};
+  }
+
+ private:
+  const AnyView* next_;
+  const AnyView* end_;
+};
+
+struct Call {
+  explicit Call(Arguments arguments)
+      : uint16(to_bool(arguments.take("uint16_is_bfloat16")) ? Uint16::kIsBFloat16
+                                                             : Uint16::kIsUint16),
+        tensors{
+            .q = to_tensor(arguments.take("q"), kFloats, uint16),
+            .k = to_tensor(arguments.take("k"), kFloats, uint16),
+            .v = to_tensor(arguments.take("v"), kFloats, uint16),
+            .out = to_tensor(arguments.take("out"), kFloats, uint16),
+            .lse = to_optional_tensor(arguments.take("lse"), kFloats, uint16),
+            .cu_seqlens_q = to_optional_tensor(arguments.take("cu_seqlens_q"), kInt32, uint16),
+            .cu_seqlens_k = to_optional_tensor(arguments.take("cu_seqlens_k"), kInt32, uint16),
+            .seqused_q = to_optional_tensor(arguments.take("seqused_q"), kInt32, uint16),
+            .seqused_k = to_optional_tensor(arguments.take("seqused_k"), kInt32, uint16),
+            .learnable_sink = to_optional_tensor(arguments.take("learnable_sink"), kFloats, uint16),
+        },
+        options{
+            .softmax_scale = to_optional_float(arguments.take("softmax_scale")),
+            .causal = to_bool(arguments.take("causal")),
+            .window_left = to_optional_int(arguments.take("window_left")),
+            .window_right = to_optional_int(arguments.take("window_right")),
+            .softcap = to_float(arguments.take("softcap")),
+            .num_splits = to_int(arguments.take("num_splits")),
+        } {}
+
+  Uint16 uint16;
+  ForwardTensors tensors;
+  ForwardOptions options;
+};
+
+void forward(Arguments arguments) {
+  const Call call(arguments);
+  parapet::forward(call.tensors, call.options);
+}
+
+// Seconds that the C++ call takes, the mean of `repeats`: what the Python call adds to.
+double measure_forward(Arguments arguments) {
+  const int repeats = to_int(arguments.take("repeats"));
+  const Call call(arguments);
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < repeats; ++i) parapet::forward(call.tensors, call.options);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  return elapsed.count() / repeats;
+}
+
 // Runs the body of an exported function; parapet's errors become Python's, message unchanged.
 template <class Body>
 auto translating_errors(Body&& body) {
@@ -41,36 +104,6 @@ auto translating_errors(Body&& body) {
   } catch (const Error& error) {
     throw tvm::ffi::Error(python_name(error.code()), error.what(), "");
   }
-}
-
-void forward(AnyView q, AnyView k, AnyView v, AnyView cu_seqlens_q, AnyView cu_seqlens_k,
-             AnyView seqused_q, AnyView seqused_k, AnyView learnable_sink, AnyView out, AnyView lse,
-             AnyView softmax_scale, AnyView causal, AnyView window_left, AnyView window_right,
-             AnyView softcap, AnyView num_splits, bool uint16_is_bfloat16) {
-  translating_errors([&] {
-    const Uint16 uint16 = uint16_is_bfloat16 ? Uint16::kIsBFloat16 : Uint16::kIsUint16;
-    const ForwardTensors tensors{
-        .q = to_tensor({"q", q}, kFloats, uint16),
-        .k = to_tensor({"k", k}, kFloats, uint16),
-        .v = to_tensor({"v", v}, kFloats, uint16),
-        .out = to_tensor({"out", out}, kFloats, uint16),
-        .lse = to_optional_tensor({"lse", lse}, "dtype float32", uint16),
-        .cu_seqlens_q = to_optional_tensor({"cu_seqlens_q", cu_seqlens_q}, kInt32, uint16),
-        .cu_seqlens_k = to_optional_tensor({"cu_seqlens_k", cu_seqlens_k}, kInt32, uint16),
-        .seqused_q = to_optional_tensor({"seqused_q", seqused_q}, kInt32, uint16),
-        .seqused_k = to_optional_tensor({"seqused_k", seqused_k}, kInt32, uint16),
-        .learnable_sink = to_optional_tensor({"learnable_sink", learnable_sink}, kFloats, uint16),
-    };
-    const ForwardOptions options{
-        .softmax_scale = to_optional_float({"softmax_scale", softmax_scale}),
-        .causal = to_bool({"causal", causal}),
-        .window_left = to_optional_int({"window_left", window_left}),
-        .window_right = to_optional_int({"window_right", window_right}),
-        .softcap = to_float({"softcap", softcap}),
-        .num_splits = to_int({"num_splits", num_splits}),
-    };
-    parapet::forward(tensors, options);
-  });
 }
 
 // The memory of a tensor that parapet makes for a framework that it has no allocator of.
@@ -122,7 +155,23 @@ tvm::ffi::String version() {
 
 }  // namespace
 
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(forward, forward);
+extern "C" {
+TVM_FFI_DLL_EXPORT int __tvm_ffi_forward(void*, const TVMFFIAny* values, std::int32_t count,
+                                         TVMFFIAny*) {
+  TVM_FFI_SAFE_CALL_BEGIN();
+  translating_errors([&] { forward({values, count}); });
+  TVM_FFI_SAFE_CALL_END();
+}
+
+TVM_FFI_DLL_EXPORT int __tvm_ffi_measure_forward(void*, const TVMFFIAny* values, std::int32_t count,
+                                                 TVMFFIAny* result) {
+  TVM_FFI_SAFE_CALL_BEGIN();
+  *reinterpret_cast<tvm::ffi::Any*>(result) =
+      translating_errors([&] { return measure_forward({values, count}); });
+  TVM_FFI_SAFE_CALL_END();
+}
+}
+
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(empty, empty);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(dense_bits, dense_bits);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(cpu_info, cpu_info);
