@@ -109,32 +109,24 @@ TEST(Oracle, ClampsLengths) {
   const Tensor out(DType::kFloat32, {5, 1, 1});
   const Tensor cu_seqlens = Tensor::int32({-7, 3, 2, 99});
   const Tensor used = Tensor::int32({2, 2, -1});
-  const ForwardTensors tensors{.q = q,
-                               .k = q,
-                               .v = q,
-                               .out = out,
-                               .lse = {},
-                               .cu_seqlens_q = cu_seqlens,
-                               .cu_seqlens_k = cu_seqlens,
-                               .seqused_q = {},
-                               .seqused_k = used,
-                               .learnable_sink = {}};
-  const api::Problem problem = api::make_problem(tensors, {.softmax_scale = {},
-                                                           .causal = false,
-                                                           .window_left = {},
-                                                           .window_right = {},
-                                                           .softcap = 0,
-                                                           .num_splits = 1,
-                                                           .num_threads = 0,
-                                                           .check_metadata = false});
+  const api::Problem problem = api::make_problem({.q = q,
+                                                  .k = q,
+                                                  .v = q,
+                                                  .out = out,
+                                                  .cu_seqlens_q = cu_seqlens,
+                                                  .cu_seqlens_k = cu_seqlens,
+                                                  .seqused_k = used},
+                                                 {.check_metadata = false});
+  // The last segment of queries begins after the first one, whose rows it would share.
   const auto expect = [](Rows rows, int64 begin, int64 length) {
     EXPECT_EQ(rows.begin, begin);
     EXPECT_EQ(rows.length, length);
   };
   expect(query_rows(problem, 0), 0, 3);
   expect(query_rows(problem, 1), 3, 0);
-  expect(query_rows(problem, 2), 2, 3);
+  expect(query_rows(problem, 2), 3, 2);
   expect(key_rows(problem, 0), 0, 2);
+  expect(key_rows(problem, 1), 3, 0);
   expect(key_rows(problem, 2), 2, 0);
 }
 

@@ -16,7 +16,31 @@ Extents c_order(const Extents& shape) {
   return {view.strides.begin(), view.strides.begin() + view.rank};
 }
 
+std::int64_t offset(const TensorView& view, std::int64_t index) {
+  std::int64_t offset = 0;
+  for (int dim = view.rank - 1; dim >= 0; --dim) {
+    offset += index % view.shape[dim] * view.strides[dim];
+    index /= view.shape[dim];
+  }
+  return offset;
+}
+
 }  // namespace
+
+double get(const TensorView& view, std::int64_t index) {
+  if (view.dtype == DType::kInt32) {
+    return static_cast<const std::int32_t*>(view.data)[offset(view, index)];
+  }
+  return oracle::load(view.data, view.dtype, offset(view, index));
+}
+
+void set(const TensorView& view, std::int64_t index, double value) {
+  if (view.dtype == DType::kInt32) {
+    static_cast<std::int32_t*>(view.data)[offset(view, index)] = static_cast<std::int32_t>(value);
+  } else {
+    oracle::store(view.data, view.dtype, offset(view, index), value);
+  }
+}
 
 Tensor::Tensor(DType dtype, const Extents& shape) : Tensor(dtype, shape, c_order(shape)) {}
 
@@ -53,21 +77,6 @@ Tensor Tensor::int32(const std::vector<std::int32_t>& values) {
   return tensor;
 }
 
-double Tensor::get(std::int64_t index) const {
-  if (view_.dtype == DType::kInt32) {
-    return static_cast<const std::int32_t*>(view_.data)[offset(index)];
-  }
-  return oracle::load(view_.data, view_.dtype, offset(index));
-}
-
-void Tensor::set(std::int64_t index, double value) {
-  if (view_.dtype == DType::kInt32) {
-    static_cast<std::int32_t*>(view_.data)[offset(index)] = static_cast<std::int32_t>(value);
-  } else {
-    oracle::store(view_.data, view_.dtype, offset(index), value);
-  }
-}
-
 void Tensor::fill(double value) {
   for (std::int64_t i = 0; i < size(); ++i) set(i, value);
 }
@@ -77,15 +86,6 @@ void Tensor::fill_random(std::uint64_t seed) {
   for (std::int64_t i = 0; i < size(); ++i) {
     set(i, static_cast<double>(generator() >> 11) * 0x1p-52 - 1.0);
   }
-}
-
-std::int64_t Tensor::offset(std::int64_t index) const {
-  std::int64_t offset = 0;
-  for (int dim = view_.rank - 1; dim >= 0; --dim) {
-    offset += index % view_.shape[dim] * view_.strides[dim];
-    index /= view_.shape[dim];
-  }
-  return offset;
 }
 
 }  // namespace parapet::testing

@@ -13,6 +13,10 @@ namespace parapet::testing {
 
 using Extents = std::vector<std::int64_t>;
 
+// Elements of a view by their number in C order, whatever the strides.
+double get(const TensorView& view, std::int64_t index);
+void set(const TensorView& view, std::int64_t index, double value);
+
 // A tensor in an allocation of exactly its size, so that the address sanitizer sees an access
 // beyond its first or last element. Starts filled with NaN (of int32: with a number that no length
 // has), so that what was read without being written, or not written at all, shows.
@@ -32,10 +36,9 @@ class Tensor {
   const TensorView& view() const { return view_; }
   operator const TensorView&() const { return view_; }
 
-  // Elements in C order of the shape, whatever the strides.
   std::int64_t size() const { return view_.num_elements(); }
-  double get(std::int64_t index) const;
-  void set(std::int64_t index, double value);
+  double get(std::int64_t index) const { return testing::get(view_, index); }
+  void set(std::int64_t index, double value) { testing::set(view_, index, value); }
 
   void fill(double value);
   void fill_random(std::uint64_t seed);
@@ -44,8 +47,6 @@ class Tensor {
   std::span<const std::byte> bytes() const { return {data_.get(), num_bytes_}; }
 
  private:
-  std::int64_t offset(std::int64_t index) const;
-
   std::size_t num_bytes_ = 0;
   std::unique_ptr<std::byte[]> data_;
   TensorView view_;

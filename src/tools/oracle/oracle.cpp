@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "tools/oracle/element.h"
@@ -9,15 +10,12 @@
 namespace parapet::oracle {
 namespace {
 
-Rows rows_of(const api::Layout& layout, int64 segment) {
-  Rows rows{0, layout.rows};
-  if (layout.packed()) {
-    rows.begin = std::clamp<int64>(layout.cu_seqlens[segment], 0, layout.rows);
-    const int64 end = std::clamp<int64>(layout.cu_seqlens[segment + 1], rows.begin, layout.rows);
-    rows.length = end - rows.begin;
-  }
-  if (layout.seqused) rows.length = std::clamp<int64>(layout.seqused[segment], 0, rows.length);
-  return rows;
+// Rows `begin` to `end`, clamped so that 0 <= begin <= end <= layout.rows, or what is used of them.
+Rows cut(const api::Layout& layout, int64 segment, int64 begin, int64 end) {
+  begin = std::clamp<int64>(begin, 0, layout.rows);
+  end = std::clamp<int64>(end, begin, layout.rows);
+  if (!layout.seqused) return {begin, end - begin};
+  return {begin, std::clamp<int64>(layout.seqused[segment], 0, end - begin)};
 }
 
 // The elements of a row and head of a segment.
@@ -89,10 +87,18 @@ Row attend(const api::Problem& p, int64 segment, int64 head, int64 row, const Ro
 }  // namespace
 
 Rows query_rows(const api::Problem& problem, int64 segment) {
-  return rows_of(problem.query, segment);
+  const api::Layout& layout = problem.query;
+  if (!layout.packed()) return cut(layout, segment, 0, layout.rows);
+  // Where lengths decrease, a segment begins after the ones before it: no row has two results.
+  const std::int32_t* cu_seqlens = layout.cu_seqlens;
+  const int64 begin = *std::max_element(cu_seqlens, cu_seqlens + segment + 1);
+  return cut(layout, segment, begin, cu_seqlens[segment + 1]);
 }
+
 Rows key_rows(const api::Problem& problem, int64 segment) {
-  return rows_of(problem.key, segment);
+  const api::Layout& layout = problem.key;
+  if (!layout.packed()) return cut(layout, segment, 0, layout.rows);
+  return cut(layout, segment, layout.cu_seqlens[segment], layout.cu_seqlens[segment + 1]);
 }
 
 Row forward_row(const api::Problem& problem, int64 segment, int64 head, int64 row) {
