@@ -106,6 +106,9 @@ void check_names(const SafetensorsHeader& header, const std::string& file, const
     }
   });
   if (!unknown.empty()) refuse(file, fmt::format("unknown tensor {}", quote(*unknown.begin())));
+  if (header.tensors.contains("lse") && !header.tensors.contains("out")) {
+    refuse(file, "tensor lse without out");
+  }
 }
 
 }  // namespace

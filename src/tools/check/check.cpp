@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <limits>
 #include <random>
 #include <utility>
 
+#include "tools/check/rows.h"
 #include "tools/oracle/element.h"
 
 namespace parapet::tools {
@@ -32,28 +32,6 @@ double unit_roundoff(DType dtype) {
 // nothing.
 constexpr double kFloat32Floor = 0x1p-20;
 
-// The distance of two numbers that may be infinite or NaN.
-double distance(double a, double b) {
-  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
-  return std::isfinite(a) && std::isfinite(b) ? std::fabs(a - b) : kInfinity;
-}
-
-// Calls f(i) for 0 <= i < count on all threads; rethrows an exception of one of them.
-template <class F>
-void parallel_for(std::size_t count, const F& f) {
-  std::exception_ptr error;
-#pragma omp parallel for schedule(dynamic)
-  for (std::size_t i = 0; i < count; ++i) {
-    try {
-      f(i);
-    } catch (...) {
-#pragma omp critical
-      error = std::current_exception();
-    }
-  }
-  if (error) std::rethrow_exception(error);
-}
-
 int64 lse_index(const api::Problem& problem, const RowId& id, int64 tensor_row) {
   return id.segment * problem.lse_batch_stride + id.head * problem.lse_head_stride +
          tensor_row * problem.lse_row_stride;
@@ -62,17 +40,6 @@ int64 lse_index(const api::Problem& problem, const RowId& id, int64 tensor_row) 
 int64 out_index(const api::Problem& problem, const RowId& id, int64 tensor_row) {
   return id.segment * problem.out.batch_stride + id.head * problem.out.head_stride +
          tensor_row * problem.out.row_stride;
-}
-
-oracle::Row read_row(const api::Problem& problem, const RowId& id) {
-  const int64 tensor_row = oracle::query_rows(problem, id.segment).begin + id.row;
-  oracle::Row row;
-  const int64 first = out_index(problem, id, tensor_row);
-  for (int64 d = 0; d < problem.head_dim_v; ++d) {
-    row.out.push_back(oracle::load(problem.out.data, problem.dtype, first + d));
-  }
-  if (problem.lse) row.lse = static_cast<double>(problem.lse[lse_index(problem, id, tensor_row)]);
-  return row;
 }
 
 // Judges one number. One that is not finite where the exact one is, or the other way round, is
@@ -93,6 +60,17 @@ void keep_worst(std::optional<Deviation>& worst, const Deviation& deviation) {
 }
 
 }  // namespace
+
+oracle::Row read_row(const api::Problem& problem, const RowId& id) {
+  const int64 tensor_row = oracle::query_rows(problem, id.segment).begin + id.row;
+  oracle::Row row;
+  const int64 first = out_index(problem, id, tensor_row);
+  for (int64 d = 0; d < problem.head_dim_v; ++d) {
+    row.out.push_back(oracle::load(problem.out.data, problem.dtype, first + d));
+  }
+  if (problem.lse) row.lse = static_cast<double>(problem.lse[lse_index(problem, id, tensor_row)]);
+  return row;
+}
 
 std::string Deviation::text() const {
   return fmt::format(

@@ -32,6 +32,7 @@ class Node {
   Node(const Json& value, std::string file, std::string path = {})
       : value_(&value), file_(std::move(file)), path_(std::move(path)) {}
 
+  const Json& json() const { return *value_; }
   bool is_null() const { return value_->is_null(); }
 
   // The value as a type; throws Error(kInvalidArgument) when it is another one or out of range.

@@ -1,0 +1,211 @@
+#include "bench.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "bench_measure.h"
+#include "bench_table.h"
+#include "commands.h"
+#include "console.h"
+#include "machine.h"
+#include "options.h"
+#include "parapet/error.h"
+#include "parapet/info.h"
+#include "tools/file/file.h"
+
+namespace parapet::cli {
+namespace {
+
+struct BenchOptions {
+  std::vector<std::string> workloads{"cpu-grid"};
+  std::vector<std::string> dtypes;
+  std::string rows;
+  int threads = 0;
+  MeasureOptions measure;
+  std::string json;
+  std::string compare;
+  bool peers = false;
+};
+
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+
+// The dtypes to measure a case in: those that were asked for, else its own.
+std::vector<DType> dtypes_of(const BenchOptions& options, const tools::Case& c) {
+  if (options.dtypes.empty()) return {c.dtype};
+  std::vector<DType> dtypes;
+  for (const DType dtype : kDTypes) {
+    const auto wanted = [&](const std::string& name) {
+      return name == "all" || name == name_of(dtype);
+    };
+    if (std::any_of(options.dtypes.begin(), options.dtypes.end(), wanted)) dtypes.push_back(dtype);
+  }
+  return dtypes;
+}
+
+void print_machine(const Gauge& gauge) {
+  fmt::print("{}, {} threads, {}: {} of float32 multiply-adds, {:.1f} GB/s of reads\n\n",
+             cpu_name(), gauge.threads(), cpu_info().simd_target,
+             rate_text(gauge.best_fma_gflops()), gauge.best_read_gbs());
+}
+
+void print_quiet(const BenchRun& run) {
+  if (run.quiet) return;
+  fmt::print("\n{}\n",
+             red("The machine was busy: another program took part of it. Figures are too low, and "
+                 "ratios mean little; measure again when it is quiet."));
+}
+
+bool was_quiet(const Gauge& gauge, const std::vector<Measurement>& results) {
+  return gauge.saw_free_cores() &&
+         std::all_of(results.begin(), results.end(), [](const Measurement& m) {
+           const auto quiet = std::count_if(m.rounds.begin(), m.rounds.end(),
+                                            [](const Round& round) { return round.quiet; });
+           return 2 * quiet >= static_cast<std::ptrdiff_t>(m.rounds.size());
+         });
+}
+
+void measure_workload(const tools::Workload& workload, const BenchOptions& options, Gauge& gauge,
+                      BenchTable& table, BenchRun& run) {
+  for (const DType dtype : kDTypes) {
+    for (const std::size_t row : select_rows(options.rows, workload.cases.size())) {
+      tools::Case c = workload.cases[row];
+      const std::vector<DType> dtypes = dtypes_of(options, c);
+      if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) continue;
+      c.dtype = dtype;
+      Measurement m = plan_measurement(workload.name, row, c, gauge);
+      if (const auto reason = reason_to_skip(m, gauge, options.measure)) {
+        run.skipped.push_back({workload.name, row, dtype, *reason});
+        table.add(run.skipped.back());
+        continue;
+      }
+      {
+        const Progress progress(fmt::format("measuring {}", tools::label(c)));
+        measure(m, gauge, options.measure);
+      }
+      table.add(m);
+      run.results.push_back(std::move(m));
+    }
+  }
+}
+
+int run_here(const BenchOptions& options) {
+  // Everything that may be refused is read before anything is measured.
+  std::vector<tools::Workload> workloads;
+  for (const std::string& name : options.workloads) {
+    workloads.push_back(tools::read_workload(name));
+    select_rows(options.rows, workloads.back().cases.size());
+  }
+  std::optional<EarlierRun> earlier;
+  if (!options.compare.empty()) earlier.emplace(options.compare);
+
+  Gauge gauge(threads_of(options.threads));
+  print_machine(gauge);
+  BenchTable table(earlier ? &*earlier : nullptr);
+  BenchRun run;
+  for (const tools::Workload& workload : workloads) {
+    measure_workload(workload, options, gauge, table, run);
+  }
+  run.threads = gauge.threads();
+  run.fma_gflops = gauge.best_fma_gflops();
+  run.read_gbs = gauge.best_read_gbs();
+  run.quiet = was_quiet(gauge, run.results);
+  print_quiet(run);
+  if (!options.json.empty()) {
+    tools::write_file(options.json, [&](std::ostream& stream) {
+      stream << to_json(run).dump(1, ' ', false, tools::Json::error_handler_t::replace) << '\n';
+    });
+  }
+  return kOk;
+}
+
+bool can_import(const std::string& python, const char* module) {
+  const std::string code = fmt::format(
+      "import importlib, sys\ntry:\n  importlib.import_module('{}')\n"
+      "except ImportError as error:\n  sys.exit(str(error))",
+      module);
+  const char* const argv[] = {python.c_str(), "-c", code.c_str(), nullptr};
+  pid_t child = 0;
+  int status = 0;
+  const int error = ::posix_spawnp(&child, python.c_str(), nullptr, nullptr,
+                                   const_cast<char* const*>(argv), environ);
+  return error == 0 && ::waitpid(child, &status, 0) == child && status == 0;
+}
+
+// Becomes `python3 -m parapet.bench`, which measures PyTorch beside parapet in one process.
+[[noreturn]] void run_peers(std::vector<std::string> arguments) {
+  const char* chosen = std::getenv("PARAPET_PYTHON");
+  const std::string python = chosen ? chosen : "python3";
+  if (!can_import(python, "parapet.bench")) {
+    throw Error(ErrorCode::kRuntime,
+                fmt::format("--peers: {} cannot import parapet.bench; install the Python package "
+                            "(pip install .), or name a Python that has it in PARAPET_PYTHON",
+                            python));
+  }
+  arguments.insert(arguments.begin(), {python, "-m", "parapet.bench"});
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  throw Error(ErrorCode::kRuntime,
+              fmt::format("--peers: cannot start {}: {}", python, std::strerror(errno)));
+}
+
+// What the other program is started with: the same options.
+std::vector<std::string> arguments_of(const BenchOptions& options) {
+  std::vector<std::string> arguments = options.workloads;
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
+  };
+  add("--dtype", fmt::format("{}", fmt::join(options.dtypes, ",")));
+  add("--rows", options.rows);
+  add("--rounds", fmt::format("{}", options.measure.rounds));
+  add("--threads", options.threads > 0 ? fmt::format("{}", options.threads) : "");
+  add("--max-seconds", fmt::format("{}", options.measure.max_seconds));
+  add("--json", options.json);
+  add("--compare", options.compare);
+  return arguments;
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& program) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* app = program.add_subcommand("bench", "Measure the speed of workloads on this machine");
+  app->add_option("workload", options->workloads, workload_help())->capture_default_str();
+  app->add_option(
+         "--dtype", options->dtypes,
+         "float32, bfloat16, float16, several with commas, or all (default: the workload's)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"float32", "bfloat16", "float16", "all"}));
+  app->add_option("--rows", options->rows, kRowsHelp);
+  app->add_option("--rounds", options->measure.rounds,
+                  "Rounds a case that have to find the machine quiet; the median counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app->add_option("--max-seconds", options->measure.max_seconds,
+                  "Time for one case; a case whose single call takes longer is skipped")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_threads(*app, options->threads);
+  app->add_option("--json", options->json, "Write the results to this file (docs/bench-format.md)");
+  app->add_option("--compare", options->compare,
+                  "Show the times of this earlier --json file and the speedup beside the results");
+  app->add_flag("--peers", options->peers,
+                "Measure PyTorch beside parapet, in one process (needs the Python package)");
+  return {app, [options] {
+            if (options->peers) run_peers(arguments_of(*options));
+            return run_here(*options);
+          }};
+}
+
+}  // namespace parapet::cli
