@@ -75,7 +75,7 @@ ForwardConfig parse_kernel_name(std::string_view name) {
                (parts[1] == kBfloat16 || parts[1] == kFloat16) && parse_head_dims(parts[2], config);
   if (valid) {
     config.element = parts[1] == kBfloat16 ? Element::kBfloat16 : Element::kFloat16;
-    config.shape = kernels::forward_shape(config.head_dim, config.head_dim_v);
+    config.shape = kernels::forward_shape(config);
     for (std::size_t i = 3; i < parts.size(); ++i) {
       for (const Switch& option : kSwitches) {
         if (option.name == parts[i]) config.*option.field = !option.usual;

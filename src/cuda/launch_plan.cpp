@@ -92,8 +92,9 @@ ForwardConfig choose_config(const api::Problem& problem) {
   const int64 element_bytes = size_of(problem.dtype);
   config.aligned = is_aligned(problem.q, element_bytes) && is_aligned(problem.k, element_bytes) &&
                    is_aligned(problem.v, element_bytes) && is_aligned(problem.out, element_bytes);
-  config.shape = kernels::forward_shape(config.head_dim, config.head_dim_v);
+  config.shape = kernels::forward_shape(config);
   config.packed_heads = packs_heads(problem, kernels::forward_query_tile(config));
+  config.shape = kernels::forward_shape(config);
   return config;
 }
 

@@ -30,13 +30,9 @@ DEVICE u32 shared_key_at(int key, int unit) {
   return shared_at<kRowBytes>((key & ~8) | (unit & 1) << 3, (unit & ~1) | ((key >> 3) & 1));
 }
 
-// Eight elements from any 2-byte aligned address.
-DEVICE arch::Unit load_unaligned_unit(const char* from) {
-  arch::Unit unit;
-  UNROLL
-  for (int i = 0; i < 4; ++i)
-    unit.word[i] = arch::load_global_u16(from + 4 * i) | arch::load_global_u16(from + 4 * i + 2) << 16;
-  return unit;
+// Two elements from any 2-byte aligned address.
+DEVICE u32 load_unaligned_pair(const char* from) {
+  return arch::load_global_u16(from) | static_cast<u32>(arch::load_global_u16(from + 2)) << 16;
 }
 
 DEVICE void store_unaligned_unit(char* to, arch::Unit unit) {
@@ -53,9 +49,16 @@ DEVICE void copy_unit(u32 to, const char* from, bool valid) {
   if constexpr (kAligned) {
     arch::copy_unit_async(to, from, valid);
   } else {
-    arch::Unit unit{};
-    if (valid) unit = load_unaligned_unit(from);
-    arch::store_shared_unit(to, unit);
+    NO_UNROLL  // registers are short where this is used
+    for (int half = 0; half < 16; half += 8) {
+      u32 low = 0, high = 0;
+      if (valid) {
+        low = load_unaligned_pair(from + half);
+        high = load_unaligned_pair(from + half + 4);
+      }
+      arch::store_shared(to + half, low);
+      arch::store_shared(to + half + 4, high);
+    }
   }
 }
 

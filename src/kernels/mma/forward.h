@@ -36,18 +36,15 @@ struct ForwardBlock {
   u32 leaks_at;  // a word for each warp, in shared memory: whether to compute its rows anew
   typename WarpState::KeyFragments key_fragments;
 
-  // One chunk of keys: where it lies, and what to wait for before the next fragments can be read and
-  // the next copies issued.
+  // One chunk of keys.
   struct Chunk {
-    u32 keys;        // offsets into the ring
+    u32 keys;           // offsets into the ring
     u32 next_keys;
     u32 values;
-    int first_key;   // of the chunk whose scores are computed
-    float allowed;   // exponents up to this need no slow path
-    u32 filled;      // barriers and their parities
+    int first_key;      // of the chunk whose scores are computed
+    bool careful;       // whether to mask, and to look at every row's reference
+    u32 filled;         // the barrier of next_keys' tile
     u32 filled_parity;
-    u32 drained;
-    u32 drained_parity;
   };
 
   DEVICE void exponent_pair(Scores& scores, float (&top)[T::kRowTiles][2], int index,
@@ -69,15 +66,14 @@ struct ForwardBlock {
   }
 
   // The slow path of a chunk: masks, and moves the references up, when an exponent has grown past
-  // `allowed`. In tiles that some row does not see whole, and up to the first that all see, nothing
-  // is allowed, so they always come here, and no other tile is ever masked.
+  // kMaxGrowth. Careful tiles always come here, and no other tile is ever masked.
   DEVICE bool settle(Scores& exponents, const float (&top)[T::kRowTiles][2], const Chunk& chunk) {
     float highest = arch::max(top[0][0], top[0][1]);
     UNROLL
     for (int m = 1; m < T::kRowTiles; ++m)
       highest = arch::max(highest, arch::max(top[m][0], top[m][1]));
-    if (!arch::any_in_warp(!(highest <= chunk.allowed))) return false;
-    if (chunk.allowed < 0.0f) {
+    if (!arch::any_in_warp(chunk.careful || !(highest <= kMaxGrowth))) return false;
+    if (chunk.careful) {
       warp.hide(exponents, chunk.first_key, frame);
       note_leak(chunk);
     }
@@ -97,13 +93,6 @@ struct ForwardBlock {
       arch::store_shared(leaks_at + arch::thread_index_again() / 32 * 4, 1);
   }
 
-  DEVICE void wait(const Chunk& chunk, bool filled, bool drained) const {
-    while (!(filled && drained)) {
-      filled = arch::barrier_test(chunk.filled, chunk.filled_parity);
-      drained = arch::barrier_test(chunk.drained, chunk.drained_parity);
-    }
-  }
-
   // One step of P V, with the copies dealt out over them. Leaves with the next two key fragments.
   DEVICE void value_step(const Weights& weights, typename WarpState::ValueFragments& fragments,
                          const Chunk& chunk, int step) {
@@ -114,9 +103,9 @@ struct ForwardBlock {
   }
 
   // One chunk: scores, softmax, P V. The exponentials are taken against the old reference while the
-  // vote on it is still out, and redone in the rare case that it rose. The barriers are tested early,
-  // so that their answers are there in time; the loop that insists on them, like the vote's branch,
-  // ends ptxas's scheduling block: in one block with the exponentials, P V would get a single fragment
+  // vote on it is still out, and redone in the rare case that it rose. The barrier is tested early, so
+  // that its answer is there in time; the branch that insists on it, like the vote's, ends ptxas's
+  // scheduling block: in one block with the exponentials, P V would get a single fragment
   // buffer and wait for shared memory every four multiplications.
   DEVICE void plain_step(const Chunk& chunk) {
     Scores scores;
@@ -126,7 +115,6 @@ struct ForwardBlock {
       warp.score_step(scores, key_fragments, chunk.keys, i);
     float top[T::kRowTiles][2];
     const bool filled = arch::barrier_test(chunk.filled, chunk.filled_parity);
-    const bool drained = arch::barrier_test(chunk.drained, chunk.drained_parity);
     UNROLL
     for (int i = 0; i < WarpState::kScorePairs; ++i)
       exponent_pair(scores, top, i, chunk.first_key);
@@ -138,7 +126,7 @@ struct ForwardBlock {
       UNROLL
       for (int i = 0; i < WarpState::kScorePairs; ++i) warp.weight_pair(scores, weights, i);
     }
-    wait(chunk, filled, drained);
+    if (!filled) arch::barrier_wait(chunk.filled, chunk.filled_parity);
     UNROLL
     for (int i = 0; i < WarpState::kValueSteps; ++i) value_step(weights, fragments, chunk, i);
   }
@@ -150,7 +138,6 @@ struct ForwardBlock {
     constexpr auto share = [](int step, int steps) { return kPairs * step / steps; };
     Weights weights;
     const bool filled = arch::barrier_test(chunk.filled, chunk.filled_parity);
-    const bool drained = arch::barrier_test(chunk.drained, chunk.drained_parity);
     UNROLL
     for (int i = 0; i < WarpState::kScoreSteps; ++i) {
       warp.score_step(next, key_fragments, chunk.keys, i);
@@ -160,7 +147,7 @@ struct ForwardBlock {
     }
     typename WarpState::ValueFragments fragments;
     warp.fetch_values(fragments, chunk.values, 0);
-    wait(chunk, filled, drained);
+    if (!filled) arch::barrier_wait(chunk.filled, chunk.filled_parity);
     float top[T::kRowTiles][2];
     UNROLL
     for (int i = 0; i < WarpState::kValueSteps; ++i) {
@@ -196,10 +183,11 @@ struct ForwardBlock {
   DEVICE u32 filled(Cursor at) const { return filled_barriers + at.stage * 8; }
   DEVICE u32 drained(Cursor at) const { return drained_barriers + at.stage * 8; }
 
-  // The stage to be refilled while the tile at `at` is in use was drained two tiles before.
-  DEVICE void set_refill(Chunk& chunk, Cursor at) const {
-    chunk.drained = drained_barriers + ring.stage * 8;
-    chunk.drained_parity = at.parity ^ static_cast<int>(at.stage < 2);
+  // Before the copies that go with the tile at `at`: the stage that they refill was in use two tiles
+  // before, so warps may drift a whole tile apart before one waits here.
+  DEVICE void wait_for_refill(Cursor at) const {
+    arch::barrier_wait(drained_barriers + ring.stage * 8,
+                       at.parity ^ static_cast<int>(at.stage < 2));
   }
 
   DEVICE Cursor finish_tile(Cursor at) {
@@ -213,22 +201,20 @@ struct ForwardBlock {
   DEVICE Cursor pass_tiles(int count, Cursor at) {
     NO_UNROLL
     for (; count > 0; --count) {
-      Chunk chunk;
-      set_refill(chunk, at);
-      arch::barrier_wait(chunk.drained, chunk.drained_parity);
+      wait_for_refill(at);
       ring.copy_tile();
       at = finish_tile(at);
     }
     return at;
   }
 
-  // What may go without the slow path in a tile: nothing where some row does not see it whole, or may
-  // not have seen a key before. The scores are `kLead` keys ahead.
-  DEVICE float allowed_in(int first_key) const {
+  // Tiles that some row of the warp does not see whole, or up to which some row may not have seen a
+  // key. The scores are kLead keys ahead.
+  DEVICE bool careful_in(int first_key) const {
     constexpr int kLead = T::kPipelined ? T::kChunk : 0;
     const KeyRange all = frame.view().all;
-    const bool open = first_key + kLead > all.begin && first_key + kLead + T::kKeyTile <= all.end;
-    return open && Mod::kIdentity ? kMaxGrowth : -arch::kInfinity;
+    return !Mod::kIdentity || first_key + kLead <= all.begin ||
+           first_key + kLead + T::kKeyTile > all.end;
   }
 
   // The key tiles [begin, end), all of which some row of this warp may see.
@@ -238,9 +224,9 @@ struct ForwardBlock {
     warp.fetch_keys(key_fragments, at.offset(), 1);
     NO_UNROLL
     for (int tile = begin; tile < end; ++tile) {
+      wait_for_refill(at);
       Chunk chunk;
-      set_refill(chunk, at);
-      chunk.allowed = allowed_in(tile * T::kKeyTile);
+      chunk.careful = careful_in(tile * T::kKeyTile);
       // Not unrolled: the loop's end ends ptxas's scheduling block too, and the slow path is long.
       NO_UNROLL
       for (int c = 0; c < T::kChunks; ++c) {
@@ -271,7 +257,7 @@ struct ForwardBlock {
       warp.score_step(even, key_fragments, at.offset(), i);
     chunk.keys = at.offset();
     chunk.first_key = begin * T::kKeyTile;
-    chunk.allowed = -arch::kInfinity;
+    chunk.careful = true;
     UNROLL
     for (int i = 0; i < WarpState::kScorePairs; ++i) exponent_pair(even, top, i, chunk.first_key);
     settle(even, top, chunk);
@@ -284,8 +270,8 @@ struct ForwardBlock {
         return c < T::kChunks ? at.offset() + c * T::kChunkBytes
                               : next.offset() + (c - T::kChunks) * T::kChunkBytes;
       };
-      set_refill(chunk, at);
-      chunk.allowed = allowed_in(tile * T::kKeyTile);
+      wait_for_refill(at);
+      chunk.careful = careful_in(tile * T::kKeyTile);
       UNROLL
       for (int c = 0; c < T::kChunks; ++c) {
         const Cursor ahead = c + 2 < T::kChunks ? at : next;

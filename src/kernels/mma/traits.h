@@ -101,13 +101,29 @@ PARAPET_HOST_DEVICE constexpr int forward_shared_bytes(const ForwardConfig& conf
   return ring_bytes(config) + fixed_bytes(config);
 }
 
-// The fastest shape measured for these head dims.
-PARAPET_HOST_DEVICE constexpr ForwardShape forward_shape(int head_dim, int head_dim_v) {
-  const int wider = plan::max(head_dim, head_dim_v);
-  if (wider <= 64) return {8, 2, 64, 32, 4, true};
-  if (wider <= 128) return {8, 2, 32, 16, 4, false};
-  if (wider <= 192) return {8, 1, 32, 32, 4, false};
-  return {8, 1, 16, 16, 6, false};
+// What a choice of shape depends on beside the configuration.
+struct ShapeHints {
+  plan::int64 keys = 1 << 20;                   // that a query sees, about
+  int shared_bytes_per_sm = kMaxSharedBytes;    // of the GPU
+};
+
+// The fastest shape measured, among those that need no local memory. `config.shape` is not read.
+PARAPET_HOST_DEVICE constexpr ForwardShape forward_shape(ForwardConfig config, ShapeHints hints = {}) {
+  constexpr int kReservedBytes = 1024;  // of shared memory, for each block
+  const int wider = plan::max(config.head_dim, config.head_dim_v);
+
+  // 16 rows a warp leave registers for what is needed less often.
+  if (wider > 192) return {8, 1, 16, 16, 6, false};
+  if (wider > 128) return {8, 1, 32, 32, 4, false};
+  if (wider > 64 && (config.packed_heads || !config.aligned)) return {8, 1, 32, 32, 4, false};
+
+  // Two small blocks hide each other's beginning and end, which is much of a short segment's time.
+  config.shape = wider > 64 ? ForwardShape{4, 2, 16, 16, 6, false, 2}
+                            : ForwardShape{4, 2, 64, 32, 4, false, 2};
+  const bool fit = 2 * (forward_shared_bytes(config) + kReservedBytes) <= hints.shared_bytes_per_sm;
+  const bool is_short = hints.keys <= (wider > 64 ? 1024 : 4096);
+  if (fit && is_short && !(wider > 64 && config.left_edge)) return config.shape;
+  return wider > 64 ? ForwardShape{8, 2, 32, 16, 4, false} : ForwardShape{8, 2, 64, 32, 4, true};
 }
 
 // Whether the query heads of a key head should share a block: short segments fill its rows that way.
