@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from calls import dense, packed
 
 import parapet
-from calls import dense, packed
 
 UNSUPPORTED = {
     parapet.flash_attn_func: (

@@ -4,10 +4,10 @@ import inspect
 
 import numpy as np
 import pytest
-
-import parapet
 from calls import dense, offsets, packed
 from oracle import DTYPES, Call, check, random
+
+import parapet
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

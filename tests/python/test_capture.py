@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from calls import dense, packed
+from oracle import DTYPES
 from safetensors import safe_open
 
 import parapet
-from calls import dense, packed
-from oracle import DTYPES
 
 PROGRAM = os.environ.get("PARAPET_PROGRAM")
 

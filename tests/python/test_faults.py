@@ -6,7 +6,6 @@ huggingface/transformers.
 
 import numpy as np
 import pytest
-
 from calls import dense, offsets, packed
 from oracle import DTYPES, Call, attend, check, random
 

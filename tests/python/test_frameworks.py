@@ -6,10 +6,10 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
-
-import parapet
 from calls import dense, packed
 from oracle import DTYPES
+
+import parapet
 
 try:
     import torch

@@ -8,7 +8,6 @@ import time
 
 import numpy as np
 import pytest
-
 from calls import dense, packed
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from oracle import DTYPES, Array, Call, check, random
 
 lengths = st.integers(0, 12) | st.sampled_from([0, 1, 33, 150])

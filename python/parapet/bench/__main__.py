@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from parapet import cpu_info
-from parapet.bench._measure import Machine, Rounds, measure, ratio
+from parapet.bench._measure import Machine, Measured, measure, ratio
 from parapet.bench._overhead import measure_overheads
 from parapet.bench._providers import PEERS, Parapet, Provider, Run, UnsupportedError, random_tensors
 from parapet.bench._workload import ITEM_SIZES, Case, read_workload
@@ -90,10 +90,10 @@ def _bench(options: argparse.Namespace) -> int:
             measured = _measure(case, providers, machine, options, skipped)
         except KeyboardInterrupt:
             break
-        read_gbs = machine.read()
-        entries = [_result(case, name, one, read_gbs) for name, one in measured.items()]
-        results += entries
-        _print_case(case, entries, measured)
+        if measured is not None:
+            entries = [_result(case, name, measured) for name in measured.providers]
+            results += entries
+            _print_case(case, entries, measured)
     quiet = machine.is_quiet and all(
         2 * sum(one["quiet"] for one in entry["rounds"]) >= len(entry["rounds"])
         for entry in results
@@ -129,7 +129,7 @@ def _measure(
     machine: Machine,
     options: argparse.Namespace,
     skipped: list[dict[str, Any]],
-) -> dict[str, Rounds]:
+) -> Measured | None:
     """Prepares a case for each provider, compares what they compute, and times them."""
 
     def skip(provider: Provider, reason: str) -> None:
@@ -144,7 +144,7 @@ def _measure(
                 provider,
                 f"about {seconds:.0f} s a call, more than --max-seconds {options.max_seconds:g}",
             )
-        return {}
+        return None
     tensors = random_tensors(case)
     runs: dict[str, Run] = {}
     expected = None
@@ -164,13 +164,13 @@ def _measure(
                 f"{providers[0].name}: they differ by {worst:.3g}"
             )
         runs[provider.name] = run
-    return measure(machine, runs, options.rounds, options.wait)
+    reads = case.bytes / machine.read_gbs > case.flop / machine.fma_gflops
+    return measure(machine, runs, "read" if reads else "fma", options.rounds, options.wait)
 
 
-def _result(case: Case, provider: str, measured: Rounds, read_gbs: float) -> dict[str, Any]:
-    gflops, gbs = case.flop / measured.ms / 1e6, case.bytes / measured.ms / 1e6
-    fma_gflops = measured.fma_gflops
-    reads = case.bytes / read_gbs > case.flop / fma_gflops
+def _result(case: Case, provider: str, measured: Measured) -> dict[str, Any]:
+    rounds = measured.providers[provider]
+    gflops, gbs = case.flop / rounds.ms / 1e6, case.bytes / rounds.ms / 1e6
     return {
         "workload": case.workload,
         "row": case.row,
@@ -179,18 +179,19 @@ def _result(case: Case, provider: str, measured: Rounds, read_gbs: float) -> dic
         "provider": provider,
         "flop": case.flop,
         "bytes": case.bytes,
-        "rounds": [vars(one) for one in measured.rounds],
-        "ms": measured.ms,
+        "rounds": [vars(one) for one in rounds.rounds],
+        "ms": rounds.ms,
         "gflops": gflops,
         "gbs": gbs,
-        "limit": "read" if reads else "fma",
-        "share": gbs / read_gbs if reads else gflops / fma_gflops,
+        "limit": measured.limit,
+        "limit_rate": measured.limit_rate,
+        "share": (gbs if measured.limit == "read" else gflops) / measured.limit_rate,
     }
 
 
-def _print_case(case: Case, entries: list[dict[str, Any]], measured: dict[str, Rounds]) -> None:
+def _print_case(case: Case, entries: list[dict[str, Any]], measured: Measured) -> None:
     for entry in entries:
-        name, rounds = entry["provider"], measured[entry["provider"]]
+        name, rounds = entry["provider"], measured.providers[entry["provider"]]
         rate = (
             f"{entry['gflops']:7.1f} GFLOP/s"
             if entry["limit"] == "fma"
@@ -200,8 +201,8 @@ def _print_case(case: Case, entries: list[dict[str, Any]], measured: dict[str, R
             f"{case.label():44} {case.dtype:9} {name:8} {entry['ms']:10.3f} ms {rate} "
             f"{100 * entry['share']:5.1f} % of {entry['limit']}"
         )
-        if name != "parapet" and "parapet" in measured:
-            line += f"  {ratio(rounds, measured['parapet']):6.2f}x parapet's time"
+        if name != "parapet":
+            line += f"  {ratio(rounds, measured.providers['parapet']):6.2f}x parapet's time"
         quiet = sum(one.quiet for one in rounds.rounds)
         if quiet < len(rounds.rounds):
             line += f"  ({quiet} of {len(rounds.rounds)} rounds quiet)"

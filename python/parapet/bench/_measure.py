@@ -25,6 +25,7 @@ class Machine:
         self.fma_gflops = 0.0
         self.read_gbs = 0.0
         self.fma()
+        self.read()
 
     @property
     def peak_gflops(self) -> float:
@@ -44,7 +45,7 @@ class Machine:
 
     def read(self) -> float:
         """Measures the read bandwidth of all threads at this moment, GB/s."""
-        rate: float = _ffi.measure_read_bandwidth(self.threads, 0.2)
+        rate: float = _ffi.measure_read_bandwidth(self.threads, 0.05)
         self.read_gbs = max(self.read_gbs, rate)
         return rate
 
@@ -80,10 +81,16 @@ class Rounds:
         """The median of the rounds that count."""
         return statistics.median(self.rounds[i].ms for i in self.counted())
 
-    @property
-    def fma_gflops(self) -> float:
-        """The multiply-add rate beside them."""
-        return statistics.median(self.rounds[i].fma_gflops for i in self.counted())
+
+@dataclass
+class Measured:
+    """One case, all providers."""
+
+    limit: str
+    """What bounds it on this machine: "fma" or "read"."""
+    limit_rate: float = 0.0
+    """The best such rate that was seen round the case, GFLOP/s or GB/s."""
+    providers: dict[str, Rounds] = field(default_factory=dict)
 
 
 def ratio(peer: Rounds, ours: Rounds) -> float:
@@ -93,36 +100,38 @@ def ratio(peer: Rounds, ours: Rounds) -> float:
 
 
 def measure(
-    machine: Machine, runs: Mapping[str, Run], rounds: int, wait: float
-) -> dict[str, Rounds]:
+    machine: Machine, runs: Mapping[str, Run], limit: str, rounds: int, wait: float
+) -> Measured:
     """Times all providers in turn, round after round.
 
     Args:
         machine: Where the rates are measured and kept.
         runs: The call of each provider. Each has run once.
+        limit: What bounds the calls: "fma" or "read".
         rounds: How many rounds are wanted undisturbed.
         wait: For at most how many seconds in all quiet moments are waited for.
     """
-    results = {name: Rounds() for name in runs}
+    measured = Measured(limit, providers={name: Rounds() for name in runs})
     repeats = {name: _repeats(run) for name, run in runs.items()}
     patience = time.monotonic() + wait
 
     def is_enough() -> bool:
-        done = [one.rounds for one in results.values()]
+        done = [one.rounds for one in measured.providers.values()]
         undisturbed = sum(all(part.quiet for part in parts) for parts in zip(*done, strict=True))
-        return len(done[0]) >= rounds and (
-            undisturbed >= rounds or time.monotonic() > patience or len(done[0]) >= 10 * rounds
-        )
+        return undisturbed >= rounds or (len(done[0]) >= rounds and time.monotonic() > patience)
 
     while not is_enough():
         before = machine.wait_until_quiet(patience)
         for name, run in runs.items():
             ms = _time(run, repeats[name])
             after = machine.fma()
-            rate = min(before, after)
-            results[name].rounds.append(Round(ms, rate, rate >= QUIET * machine.fma_gflops))
+            lower = min(before, after)
+            quiet = lower >= QUIET * machine.fma_gflops
+            measured.providers[name].rounds.append(Round(ms, lower, quiet))
+            rate = max(before, after) if limit == "fma" else machine.read()
+            measured.limit_rate = max(measured.limit_rate, rate)
             before = after
-    return results
+    return measured
 
 
 def _repeats(run: Run) -> int:

@@ -152,7 +152,15 @@ def read_workload(name_or_path: str, dtypes: tuple[str, ...] = ()) -> list[Case]
     ]
 
 
-def _read_case(entry: dict[str, Any], where: str, name: str, row: int, dtype: str | None) -> Case:
+def case_of_result(result: Mapping[str, Any]) -> Case:
+    """Returns the case of an entry of a benchmark file."""
+    where = f"{result['workload']}: case {result['row']}"
+    return _read_case(result["case"], where, result["workload"], result["row"], result["dtype"])
+
+
+def _read_case(
+    entry: Mapping[str, Any], where: str, name: str, row: int, dtype: str | None
+) -> Case:
     dtype = dtype or entry.get("dtype", "bfloat16")
     _require(dtype in ITEM_SIZES, f"{where}: dtype", f"expected {', '.join(ITEM_SIZES)}")
     packed = any(key in entry for key in ("q_lens", "cu_seqlens_q"))
@@ -175,7 +183,7 @@ def _read_case(entry: dict[str, Any], where: str, name: str, row: int, dtype: st
     )
 
 
-def _lengths(entry: dict[str, Any], side: str, packed: bool, where: str) -> tuple[int, ...]:
+def _lengths(entry: Mapping[str, Any], side: str, packed: bool, where: str) -> tuple[int, ...]:
     """The lengths of the segments of one side."""
     if not packed:
         key = "seqlen" if "seqlen" in entry else f"seqlen_{side}"
@@ -195,14 +203,14 @@ def _lengths(entry: dict[str, Any], side: str, packed: bool, where: str) -> tupl
     return lengths
 
 
-def _extent(entry: dict[str, Any], key: str, where: str, default: int | None = None) -> int:
+def _extent(entry: Mapping[str, Any], key: str, where: str, default: int | None = None) -> int:
     value = entry.get(key, default)
     _require(
         isinstance(value, int) and value > 0,
         f"{where}: {key}",
         f"expected a positive integer, found {value}",
     )
-    return int(value)  # type: ignore[arg-type]
+    return int(value)
 
 
 def _allow_only(entry: Mapping[str, Any], keys: frozenset[str], where: str) -> None:
