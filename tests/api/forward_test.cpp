@@ -99,7 +99,7 @@ TEST(Forward, RowsThatNoSegmentCoversAreZero) {
 TEST(Forward, UncheckedLengthsAreClamped) {
   Call call({.packed_q = {2, 3, 4}, .packed_k = {4, 1, 3}});
   call.options.check_metadata = false;
-  const Tensor q = Tensor::int32({-5, 3, 3, 99}), k = Tensor::int32({INT32_MIN, 4, INT32_MAX, 2});
+  const Tensor q = Tensor::int32({-5, 4, 2, 99}), k = Tensor::int32({INT32_MIN, 4, INT32_MAX, 2});
   const Tensor used = Tensor::int32({99, -1, 2});
   call.tensors.cu_seqlens_q = q, call.tensors.cu_seqlens_k = k, call.tensors.seqused_q = used;
   expect_right(call.tensors, call.options);
@@ -209,7 +209,16 @@ TEST(Forward, AWrongCallWritesNothing) {
   for (std::int64_t i = 0; i < call.out.size(); ++i) EXPECT_TRUE(std::isnan(call.out.get(i)));
 }
 
+#if defined(__has_feature)
+#define PARAPET_HAS_FEATURE(feature) __has_feature(feature)
+#else
+#define PARAPET_HAS_FEATURE(feature) false
+#endif
+
 TEST(Forward, OutOfMemoryIsAnError) {
+#if defined(__SANITIZE_ADDRESS__) || PARAPET_HAS_FEATURE(address_sanitizer)
+  GTEST_SKIP() << "the address sanitizer ends the program where memory runs out";
+#endif
   Call call;
   // One element seen 2^57 times: a copy of it does not fit any machine.
   call.tensors.k.strides = call.tensors.v.strides = {};

@@ -143,7 +143,7 @@ class ArbitraryCall {
     }
     std::vector<std::size_t> order(shape.size());
     std::iota(order.rbegin(), order.rend(), 0);
-    if (rarely()) std::swap(order[index_of(order)], order[index_of(order)]);
+    if (order.size() > 1 && rarely()) std::swap(order[index_of(order)], order[index_of(order)]);
     std::int64_t next = rarely() ? pick(2, 3) : 1;
     for (const std::size_t dim : order) {
       strides[dim] = rarely() ? -next : next;

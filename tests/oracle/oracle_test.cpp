@@ -97,7 +97,7 @@ TEST(Oracle, UnseenKeysDoNotMatter) {
 }
 
 TEST(Oracle, VisibleNanStays) {
-  for (const double nan_first : {true, false}) {
+  for (const bool nan_first : {true, false}) {
     Call call({1}, {nan_first ? std::nan("") : 2, nan_first ? 2 : std::nan("")}, {5, 6});
     EXPECT_TRUE(std::isnan(call.row(0).out[0]));
     EXPECT_TRUE(std::isnan(call.row(0).lse));
