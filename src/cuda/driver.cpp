@@ -21,6 +21,7 @@ constexpr int kOldestDriver = 12000;  // cuDriverGetVersion's number for CUDA 12
 constexpr int kMultiprocessorCount = 16;
 constexpr int kCapabilityMajor = 75;
 constexpr int kCapabilityMinor = 76;
+constexpr int kSharedBytesPerMultiprocessor = 81;
 constexpr int kFunctionDynamicSharedBytes = 8;
 constexpr unsigned int kStreamNonBlocking = 1;
 constexpr int kCaptureModeRelaxed = 2;
@@ -171,6 +172,7 @@ GpuProperties Driver::properties(int device) const {
           .major = attribute(kCapabilityMajor),
           .minor = attribute(kCapabilityMinor),
           .num_multiprocessors = attribute(kMultiprocessorCount),
+          .shared_bytes_per_multiprocessor = attribute(kSharedBytesPerMultiprocessor),
           .memory_bytes = static_cast<std::int64_t>(bytes)};
 }
 

@@ -26,6 +26,7 @@ struct GpuProperties {
   int major = 0;  // compute capability
   int minor = 0;
   int num_multiprocessors = 0;
+  int shared_bytes_per_multiprocessor = 0;
   std::int64_t memory_bytes = 0;
 };
 

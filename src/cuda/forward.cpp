@@ -67,8 +67,8 @@ bool checks_every_call() {
 }  // namespace
 
 void forward(const api::Problem& problem, const LaunchOptions& options) {
-  LaunchPlan launch = plan_launch(problem);
   Gpu& gpu = Gpu::get(problem.device.index);
+  LaunchPlan launch = plan_launch(problem, gpu.shared_bytes_per_sm());
   const auto stream = static_cast<StreamHandle>(options.stream);
   const CurrentContext current(gpu.context());
   const ForwardKernels& loaded = gpu.kernels(launch.config);

@@ -57,7 +57,9 @@ Gpu& Gpu::get(int index) {
 }
 
 Gpu::Gpu(int index, const GpuProperties& properties)
-    : arch_(Arch::of_capability(properties.major, properties.minor)), context_(index) {}
+    : arch_(Arch::of_capability(properties.major, properties.minor)),
+      shared_bytes_per_sm_(properties.shared_bytes_per_multiprocessor),
+      context_(index) {}
 
 Gpu::Entry& Gpu::entry(const ForwardConfig& config) {
   const auto find = [&]() -> Entry* {

@@ -31,6 +31,7 @@ class Gpu {
   static Gpu& get(int index);
 
   const PrimaryContext& context() const { return context_; }
+  int shared_bytes_per_sm() const { return shared_bytes_per_sm_; }
 
   // Loads the kernels when they are first asked for, and compiles them before where it must. Needs
   // the context to be current; may be called while a stream is captured.
@@ -50,6 +51,7 @@ class Gpu {
   Entry& entry(const kernels::ForwardConfig& config);
 
   Arch arch_;
+  int shared_bytes_per_sm_;
   PrimaryContext context_;
   std::shared_mutex mutex_;  // of entries_
   std::vector<std::unique_ptr<Entry>> entries_;

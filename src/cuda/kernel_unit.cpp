@@ -4,6 +4,7 @@
 
 #include <array>
 #include <charconv>
+#include <climits>
 #include <vector>
 
 #include "parapet/error.h"
@@ -31,6 +32,12 @@ constexpr std::array kSwitches{
 constexpr std::string_view kPrefix = "forward";
 constexpr std::string_view kBfloat16 = "bf16";
 constexpr std::string_view kFloat16 = "fp16";
+
+// A key in the shape for short segments, where that is not the usual one.
+constexpr std::string_view kShort = "short";
+kernels::ForwardShape short_shape(const ForwardConfig& config) {
+  return kernels::forward_shape(config, {.keys = 0, .shared_bytes_per_sm = INT_MAX});
+}
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -65,6 +72,9 @@ std::string kernel_name(const ForwardConfig& config) {
   for (const Switch& option : kSwitches) {
     if (config.*option.field != option.usual) name += fmt::format("-{}", option.name);
   }
+  if (config.shape == short_shape(config) && config.shape != kernels::forward_shape(config)) {
+    name += fmt::format("-{}", kShort);
+  }
   return name;
 }
 
@@ -75,20 +85,21 @@ ForwardConfig parse_kernel_name(std::string_view name) {
                (parts[1] == kBfloat16 || parts[1] == kFloat16) && parse_head_dims(parts[2], config);
   if (valid) {
     config.element = parts[1] == kBfloat16 ? Element::kBfloat16 : Element::kFloat16;
-    config.shape = kernels::forward_shape(config);
     for (std::size_t i = 3; i < parts.size(); ++i) {
       for (const Switch& option : kSwitches) {
         if (option.name == parts[i]) config.*option.field = !option.usual;
       }
     }
+    config.shape = parts.back() == kShort ? short_shape(config) : kernels::forward_shape(config);
     valid = kernel_name(config) == name;  // nothing unknown, twice or out of order
   }
   if (!valid) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("kernel: expected a name such as forward-bf16-d128 or "
-                            "forward-fp16-d192x128-left-right-softcap-packed-unaligned (head dims: "
-                            "multiples of {} up to {}), found '{}'",
-                            kernels::kHeadDimStep, kernels::kMaxHeadDim, name));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("kernel: expected a name such as forward-bf16-d128 or "
+                    "forward-fp16-d192x128-left-right-softcap-packed-unaligned-short (head dims: "
+                    "multiples of {} up to {}), found '{}'",
+                    kernels::kHeadDimStep, kernels::kMaxHeadDim, name));
   }
   return config;
 }

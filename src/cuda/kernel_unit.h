@@ -15,12 +15,11 @@ namespace parapet::cuda {
 inline constexpr const char* kForwardEntry = "parapet_forward";
 inline constexpr const char* kWorkListEntry = "parapet_work_list";
 
-// A key as a word: "forward-bf16-d128", "forward-fp16-d192x128-right-softcap". The shape is not in
-// it.
+// A key as a word: "forward-bf16-d128", "forward-fp16-d192x128-right-softcap". Of the shape it says
+// no more than whether it is the usual one or the one for short segments.
 std::string kernel_name(const kernels::ForwardConfig& config);
 
-// The key with this name, in the shape that traits.h chooses for its head dims. Throws
-// Error(kInvalidArgument).
+// The key with this name. Throws Error(kInvalidArgument).
 kernels::ForwardConfig parse_kernel_name(std::string_view name);
 
 // A small source that instantiates the kernel, after asserting that the device compiler lays

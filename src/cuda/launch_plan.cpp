@@ -80,7 +80,15 @@ bool packs_heads(const api::Problem& problem, int query_tile) {
                                      static_cast<int>(problem.num_heads_k), rows, query_tile);
 }
 
-ForwardConfig choose_config(const api::Problem& problem) {
+// About how many keys a query sees.
+int64 visible_keys(const api::Problem& problem) {
+  const int64 keys =
+      problem.key.packed() ? plan::ceil_div(problem.key.rows, problem.batch) : problem.key.rows;
+  const int64 in_band = plan::min(keys, problem.band.left + 1 + problem.band.right);
+  return problem.band.right < kMaxRows ? plan::min(in_band, keys / 2) : in_band;
+}
+
+ForwardConfig choose_config(const api::Problem& problem, int shared_bytes_per_sm) {
   ForwardConfig config;
   config.element =
       problem.dtype == DType::kBFloat16 ? kernels::Element::kBfloat16 : kernels::Element::kFloat16;
@@ -92,9 +100,10 @@ ForwardConfig choose_config(const api::Problem& problem) {
   const int64 element_bytes = size_of(problem.dtype);
   config.aligned = is_aligned(problem.q, element_bytes) && is_aligned(problem.k, element_bytes) &&
                    is_aligned(problem.v, element_bytes) && is_aligned(problem.out, element_bytes);
-  config.shape = kernels::forward_shape(config);
+  const kernels::ShapeHints hints{visible_keys(problem), shared_bytes_per_sm};
+  config.shape = kernels::forward_shape(config, hints);
   config.packed_heads = packs_heads(problem, kernels::forward_query_tile(config));
-  config.shape = kernels::forward_shape(config);
+  config.shape = kernels::forward_shape(config, hints);
   return config;
 }
 
@@ -157,10 +166,10 @@ void LaunchPlan::set_workspace(void* memory) {
   params.work_count = reinterpret_cast<int*>(params.work_items + work_list_capacity);
 }
 
-LaunchPlan plan_launch(const api::Problem& problem) {
+LaunchPlan plan_launch(const api::Problem& problem, int shared_bytes_per_sm) {
   check_supported(problem);
   LaunchPlan launch;
-  launch.config = choose_config(problem);
+  launch.config = choose_config(problem, shared_bytes_per_sm);
   launch.params = make_params(problem, launch.config);
   const int64 tiles =
       kernels::work_list_capacity(problem.batch, problem.query.rows, problem.query.packed(),

@@ -23,7 +23,8 @@ struct LaunchPlan {
   plan::int64 blocks = 0;  // of the attention kernel, for the most tiles that there can be
 };
 
-// Throws Error(kNotImplemented) for what the kernels cannot run.
-LaunchPlan plan_launch(const api::Problem& problem);
+// For a GPU whose multiprocessors have so much shared memory. Throws Error(kNotImplemented) for
+// what the kernels cannot run.
+LaunchPlan plan_launch(const api::Problem& problem, int shared_bytes_per_sm);
 
 }  // namespace parapet::cuda

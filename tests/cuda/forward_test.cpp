@@ -57,6 +57,8 @@ void expect_message(const std::function<void()>& call, ErrorCode code, const std
   EXPECT_NE(message.find(part), std::string::npos) << message;
 }
 
+constexpr int kSharedBytes = 228 * 1024;  // of the fake GPU
+
 class CudaForwardTest : public ::testing::Test {
  protected:
   CudaForwardTest() {
@@ -81,7 +83,8 @@ class CudaForwardTest : public ::testing::Test {
   void offer_kernel(const api::Problem& problem) {
     const Arch arch = Arch::parse("sm_90a");
     KernelCache::output(precompiled_.path())
-        .store(precompiled_key(plan_launch(problem).config, arch), "\177ELF", 1 << 30);
+        .store(precompiled_key(plan_launch(problem, kSharedBytes).config, arch), "\177ELF",
+               1 << 30);
   }
 
   static FakeDriver& driver() { return FakeDriver::instance(); }
@@ -109,7 +112,7 @@ TEST_F(CudaForwardTest, ListsTheWorkThenRunsIt) {
     void* const stream = &storage_[1];
     run(packed_, stream);
     ASSERT_EQ(driver().launches.size(), 2u);
-    const LaunchPlan plan = plan_launch(packed_);
+    const LaunchPlan plan = plan_launch(packed_, kSharedBytes);
     const auto& list = driver().launches[0];
     EXPECT_EQ(list.kernel, "parapet_work_list");
     EXPECT_EQ(list.blocks, 1u);
@@ -162,7 +165,8 @@ TEST_F(CudaForwardTest, TakesItsWorkspaceFromTheCaller) {
       return static_cast<void*>(memory);
     };
     forward(packed_, {nullptr, allocate});
-    EXPECT_EQ(asked, std::vector<std::int64_t>{plan_launch(packed_).workspace_bytes()});
+    EXPECT_EQ(asked,
+              std::vector<std::int64_t>{plan_launch(packed_, kSharedBytes).workspace_bytes()});
     EXPECT_EQ(static_cast<void*>(driver().launches.back().params.work_items), memory);
     expect_message(
         [&] {
@@ -222,7 +226,7 @@ TEST_F(CudaForwardTest, RunsMoreBlocksThanAGridHolds) {
   in_a_process_of_its_own([&] {
     dense_.batch = 10'000'000;
     dense_.num_heads = dense_.num_heads_k = 64;
-    const std::int64_t blocks = plan_launch(dense_).blocks;
+    const std::int64_t blocks = plan_launch(dense_, kSharedBytes).blocks;
     ASSERT_GT(blocks, std::int64_t{INT32_MAX});
     run(dense_);
     std::int64_t next = 0;
@@ -322,8 +326,8 @@ TEST_F(CudaForwardTest, TellsWhatIsThere) {
 TEST_F(CudaForwardTest, UsesCodeForAnOlderGpuOfTheSameKind) {
   in_a_process_of_its_own([&] {
     KernelCache::output(precompiled_.path())
-        .store(precompiled_key(plan_launch(packed_).config, Arch::parse("sm_80")), "\177ELF",
-               1 << 30);
+        .store(precompiled_key(plan_launch(packed_, kSharedBytes).config, Arch::parse("sm_80")),
+               "\177ELF", 1 << 30);
     const ScopedEnvironment none("PARAPET_NVRTC", "/nowhere/libnvrtc.so");
     driver().capability = 86;
     run(packed_);

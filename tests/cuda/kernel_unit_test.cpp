@@ -26,7 +26,7 @@ TEST(KernelName, GoesBothWays) {
   EXPECT_TRUE(config.left_edge);
   EXPECT_FALSE(config.right_edge);
   EXPECT_FALSE(config.aligned);
-  EXPECT_EQ(config.shape, kernels::forward_shape(192, 128));
+  EXPECT_EQ(config.shape, kernels::forward_shape(config));
 }
 
 TEST(KernelName, RefusesOthers) {

@@ -11,6 +11,8 @@ namespace {
 
 using plan::int64;
 
+constexpr int kSharedBytes = 228 * 1024;
+
 class LaunchPlanTest : public ::testing::Test {
  protected:
   LaunchPlanTest() {
@@ -36,7 +38,7 @@ class LaunchPlanTest : public ::testing::Test {
 
   void expect_refused(const std::string& part) const {
     try {
-      plan_launch(problem_);
+      plan_launch(problem_, kSharedBytes);
       ADD_FAILURE() << "not refused: " << part;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kNotImplemented);
@@ -50,7 +52,7 @@ class LaunchPlanTest : public ::testing::Test {
 };
 
 TEST_F(LaunchPlanTest, CompilesInWhatTheCallNeedsAndNoMore) {
-  const kernels::ForwardConfig plain = plan_launch(problem_).config;
+  const kernels::ForwardConfig plain = plan_launch(problem_, kSharedBytes).config;
   EXPECT_EQ(plain.element, kernels::Element::kBfloat16);
   EXPECT_EQ(plain.head_dim, 128);
   EXPECT_EQ(plain.head_dim_v, 64);
@@ -60,7 +62,7 @@ TEST_F(LaunchPlanTest, CompilesInWhatTheCallNeedsAndNoMore) {
   problem_.dtype = DType::kFloat16;
   problem_.band = {.left = 100, .right = 0};
   problem_.softcap = 20.0f;
-  const LaunchPlan all = plan_launch(problem_);
+  const LaunchPlan all = plan_launch(problem_, kSharedBytes);
   EXPECT_EQ(all.config.element, kernels::Element::kFloat16);
   EXPECT_TRUE(all.config.left_edge && all.config.right_edge && all.config.softcap);
   EXPECT_EQ(all.params.band_left, 100);
@@ -71,7 +73,7 @@ TEST_F(LaunchPlanTest, CompilesInWhatTheCallNeedsAndNoMore) {
 
 TEST_F(LaunchPlanTest, TreatsAReachBeyondAnyRowAsNone) {
   problem_.band = {.left = plan::kUnlimited, .right = kernels::kMaxRows};
-  const LaunchPlan plan = plan_launch(problem_);
+  const LaunchPlan plan = plan_launch(problem_, kSharedBytes);
   EXPECT_FALSE(plan.config.left_edge || plan.config.right_edge);
   EXPECT_EQ(plan.params.band_left, kernels::kMaxRows);
   EXPECT_EQ(plan.params.band_right, kernels::kMaxRows);
@@ -89,7 +91,7 @@ TEST_F(LaunchPlanTest, SeesEveryUnalignedAddressAndStride) {
   const auto changed = [&](api::Operand api::Problem::*operand, const Change& change) {
     api::Problem problem = problem_;
     change(problem.*operand);
-    return plan_launch(problem).config.aligned;
+    return plan_launch(problem, kSharedBytes).config.aligned;
   };
   for (const auto operand :
        {&api::Problem::q, &api::Problem::k, &api::Problem::v, &api::Problem::out}) {
@@ -99,7 +101,7 @@ TEST_F(LaunchPlanTest, SeesEveryUnalignedAddressAndStride) {
 }
 
 TEST_F(LaunchPlanTest, CountsABlockForEachTileOfEachHead) {
-  const LaunchPlan dense = plan_launch(problem_);
+  const LaunchPlan dense = plan_launch(problem_, kSharedBytes);
   const int64 tiles = plan::ceil_div(1000, dense.params.query_tile);
   EXPECT_EQ(dense.blocks, 2 * tiles * 8);
   EXPECT_FALSE(dense.uses_work_list());
@@ -110,7 +112,7 @@ TEST_F(LaunchPlanTest, ListsTheWorkWhereAnyLengthIsOnTheGpu) {
   const auto uses = [&](const std::function<void(api::Problem&)>& change) {
     api::Problem problem = problem_;
     change(problem);
-    LaunchPlan plan = plan_launch(problem);
+    LaunchPlan plan = plan_launch(problem, kSharedBytes);
     if (plan.uses_work_list()) {
       std::vector<char> memory(static_cast<std::size_t>(plan.workspace_bytes()));
       plan.set_workspace(memory.data());
@@ -130,14 +132,14 @@ TEST_F(LaunchPlanTest, ListsTheWorkWhereAnyLengthIsOnTheGpu) {
 
 TEST_F(LaunchPlanTest, PacksHeadsWhereSegmentsAreShort) {
   problem_.num_heads_k = 2;
-  EXPECT_FALSE(plan_launch(problem_).config.packed_heads);
+  EXPECT_FALSE(plan_launch(problem_, kSharedBytes).config.packed_heads);
   problem_.query.rows = 1;
-  const LaunchPlan decode = plan_launch(problem_);
+  const LaunchPlan decode = plan_launch(problem_, kSharedBytes);
   EXPECT_TRUE(decode.config.packed_heads);
   EXPECT_EQ(decode.params.heads_per_tile, 4);
   EXPECT_EQ(decode.blocks, 2 * 2);
   problem_.num_heads_k = 8;
-  EXPECT_FALSE(plan_launch(problem_).config.packed_heads);
+  EXPECT_FALSE(plan_launch(problem_, kSharedBytes).config.packed_heads);
 }
 
 TEST_F(LaunchPlanTest, RefusesWhatTheKernelsCannotRun) {

@@ -63,6 +63,10 @@ FAKE cuDriverGetVersion(int* version) {
   *version = parapet::testing::fake().version;
   return 0;
 }
+// NVRTC asks for one where there is a driver, and takes a refusal.
+FAKE cuGetExportTable(const void**, const void*) {
+  return parapet::testing::kInvalidValue;
+}
 FAKE cuDeviceGetCount(int* count) {
   *count = parapet::testing::fake().device_count;
   return 0;
@@ -81,6 +85,9 @@ FAKE cuDeviceGetAttribute(int* value, int attribute, int device) {
   switch (attribute) {
     case 16:
       *value = 132;
+      break;
+    case 81:
+      *value = 228 * 1024;
       break;
     case 75:
       *value = capability / 10;
