@@ -2,23 +2,25 @@
 
 #include "kernels/arch/platform.h"
 
-// mbarriers: 8 bytes of shared memory each, whose phase completes when `count` arrivals are in. Names
-// in comments are those of the PTX ISA.
+// mbarriers: 8 bytes of shared memory each, whose phase completes when `count` arrivals are in.
+// Names in comments are those of the PTX ISA.
 
 namespace parapet::kernels::arch {
 
 // mbarrier.init
 INSTRUCTION void barrier_init(u32 barrier, u32 count SITE)
-    PTX(asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");)
+    PTX(asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count)
+                     : "memory"););
 
 // mbarrier.arrive: releases what this thread wrote before.
 INSTRUCTION void barrier_arrive(u32 barrier SITE)
     PTX(asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(barrier)
-                     : "memory");)
+                     : "memory"););
 
 // cp.async.mbarrier.arrive.noinc: arrives once this thread's copies so far have landed.
 INSTRUCTION void barrier_arrive_after_copies(u32 barrier SITE)
-    PTX(asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");)
+    PTX(asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier)
+                     : "memory"););
 
 // mbarrier.test_wait.parity: has the phase of this parity completed?
 INSTRUCTION bool barrier_test(u32 barrier, u32 parity SITE)
@@ -27,7 +29,7 @@ INSTRUCTION bool barrier_test(u32 barrier, u32 parity SITE)
                                : "=r"(done)
                                : "r"(barrier), "r"(parity)
                                : "memory");
-        return done;)
+        return done;);
 
 // The same, until it has.
 INSTRUCTION void barrier_wait(u32 barrier, u32 parity SITE)
@@ -35,6 +37,6 @@ INSTRUCTION void barrier_wait(u32 barrier, u32 parity SITE)
                      "again%=: mbarrier.test_wait.parity.shared.b64 p, [%0], %1;"
                      "  @!p bra again%=; }" ::"r"(barrier),
                      "r"(parity)
-                     : "memory");)
+                     : "memory"););
 
 }  // namespace parapet::kernels::arch

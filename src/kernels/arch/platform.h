@@ -1,8 +1,8 @@
 #pragma once
 
-// Device code is written once. A CUDA compiler sees every instruction's PTX; a host compiler sees only
-// its declaration, which an emulator defines. Neither the toolkit's headers nor the standard library
-// are needed.
+// Device code is written once. A CUDA compiler sees every instruction's PTX; a host compiler sees
+// only its declaration, which an emulator defines. Neither the toolkit's headers nor the standard
+// library are needed.
 
 #if defined(__CUDACC__)
 
@@ -10,13 +10,12 @@
 #define UNROLL _Pragma("unroll")
 #define NO_UNROLL _Pragma("unroll 1")
 
-// The one list of instructions: `INSTRUCTION result name(operands SITE) PTX(body)`.
+// The one list of instructions: `INSTRUCTION result name(operands SITE) PTX(body);`.
 #define INSTRUCTION __device__ __forceinline__
-#define PTX(...) \
-  { __VA_ARGS__ }
+#define PTX(...) {__VA_ARGS__}
 
-// Where the kernel calls an instruction that can wait or fail, so that an emulator's report can name
-// the line. SITE follows other parameters.
+// Where the kernel calls an instruction that can wait or fail, so that an emulator's report can
+// name the line. SITE follows other parameters.
 #define ONLY_SITE
 #define SITE
 
@@ -26,9 +25,8 @@
 #define UNROLL
 #define NO_UNROLL
 #define INSTRUCTION
-#define PTX(...) ;
-#define ONLY_SITE \
-  ::parapet::kernels::arch::Site site = { __builtin_FILE(), __builtin_LINE() }
+#define PTX(...)
+#define ONLY_SITE ::parapet::kernels::arch::Site site = {__builtin_FILE(), __builtin_LINE()}
 #define SITE , ONLY_SITE
 
 #endif

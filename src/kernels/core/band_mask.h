@@ -21,12 +21,6 @@ PARAPET_HOST_DEVICE constexpr plan::Band band_of(const ForwardParams& params) {
   return {params.band_left, params.band_right};
 }
 
-// Of some neighbouring rows: the keys that any of them may see, and those that all of them see.
-struct RowsView {
-  KeyRange any;
-  KeyRange all;
-};
-
 // Query `row` sees the keys low + row ... high + row that exist. Without an edge that side is open.
 template <bool kLeftEdge, bool kRightEdge>
 struct BandMask {
@@ -38,9 +32,14 @@ struct BandMask {
     return {kLeftEdge ? plan::max(low + row, 0) : 0,
             kRightEdge ? plan::min(high + row + 1, keys) : keys};
   }
-  PARAPET_HOST_DEVICE constexpr RowsView of_rows(int first, int last) const {
-    const KeyRange top = of_row(first), bottom = of_row(last);
-    return {{top.begin, bottom.end}, {bottom.begin, top.end}};
+  // The keys that some row in [first, last] may see.
+  PARAPET_HOST_DEVICE constexpr KeyRange of_rows(int first, int last) const {
+    return {of_row(first).begin, of_row(last).end};
+  }
+  // Whether an edge hides a key in [begin, end) from some row in [first, last]. Without a minimum
+  // or a maximum, which the uniform registers lack.
+  PARAPET_HOST_DEVICE constexpr bool cuts(int first, int last, int begin, int end) const {
+    return (kLeftEdge && begin < low + last) || (kRightEdge && end > high + first + 1);
   }
   // The same mask with rows counted from `row`.
   PARAPET_HOST_DEVICE constexpr BandMask from_row(int row) const {
@@ -50,7 +49,8 @@ struct BandMask {
 
 template <bool kLeftEdge, bool kRightEdge>
 PARAPET_HOST_DEVICE constexpr BandMask<kLeftEdge, kRightEdge> band_mask(plan::Band band,
-                                                                        int seqlen_q, int seqlen_k) {
+                                                                        int seqlen_q,
+                                                                        int seqlen_k) {
   const int64 diagonal = int64{seqlen_k} - seqlen_q;
   const int64 low = diagonal - plan::min(band.left, int64{kMaxRows});
   const int64 high = diagonal + plan::min(band.right, int64{kMaxRows});

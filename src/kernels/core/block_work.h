@@ -12,8 +12,8 @@ namespace parapet::kernels {
 using arch::u32;
 using plan::int64;
 
-// A head slot is a query head or, where heads are packed, a key head with all its query heads. A tile's
-// rows count (query row, head of the slot) pairs, the head fastest.
+// A head slot is a query head or, where heads are packed, a key head with all its query heads. A
+// tile's rows count (query row, head of the slot) pairs, the head fastest.
 struct BlockWork {
   WorkItem item{};
   int slot = 0;
@@ -23,8 +23,9 @@ struct BlockWork {
 };
 static_assert(sizeof(BlockWork) == 48);
 
-// Of a segment's tiles * slots blocks, the place of block `index`. Slots go in groups of `group`: in a
-// group tiles come last row first, which under a causal mask means longest first, each for all slots.
+// Of a segment's tiles * slots blocks, the place of block `index`. Slots go in groups of `group`:
+// in a group tiles come last row first, which under a causal mask means longest first, each for all
+// slots.
 struct TilePlace {
   int64 slot;
   int64 tile;
@@ -39,8 +40,8 @@ PARAPET_HOST_DEVICE constexpr TilePlace place_tile(int64 index, int64 tiles, int
   return {first_slot + rest % width, tiles - 1 - rest / width};
 }
 
-// Heads whose keys and values together take about this much run side by side; they should stay in the
-// L2 cache.
+// Heads whose keys and values together take about this much run side by side; they should stay in
+// the L2 cache.
 inline constexpr int64 kGroupBytes = 16 << 20;
 
 PARAPET_HOST_DEVICE constexpr int64 slots_per_group(int64 slots, int64 key_heads, int64 key_rows,
@@ -83,8 +84,8 @@ DEVICE BlockWork load_work(u32 from) {
 struct BlockShape {
   int query_tile;
   int heads_per_tile;
-  int bytes_per_key;    // of one head's key and value
-  bool longest_first;   // rows differ in how many keys they see
+  int bytes_per_key;   // of one head's key and value
+  bool longest_first;  // rows differ in how many keys they see
 };
 
 DEVICE BlockWork find_block_work(const ForwardParams& params, const BlockShape& shape) {
@@ -109,12 +110,11 @@ DEVICE BlockWork find_block_work(const ForwardParams& params, const BlockShape& 
     work.item.first_tile = static_cast<int>(segment * tiles);
   }
 
-  const int64 group = shape.longest_first
-                          ? slots_per_group(slots, params.num_heads_k, work.item.key_rows,
-                                            shape.bytes_per_key)
-                          : 1;
-  const TilePlace place = place_tile(block - work.item.first_tile * slots, tiles_of(work.item),
-                                     slots, group);
+  const int64 group = shape.longest_first ? slots_per_group(slots, params.num_heads_k,
+                                                            work.item.key_rows, shape.bytes_per_key)
+                                          : 1;
+  const TilePlace place =
+      place_tile(block - work.item.first_tile * slots, tiles_of(work.item), slots, group);
   work.exists = true;
   work.slot = static_cast<int>(place.slot);
   work.first_row = static_cast<int>(place.tile) * shape.query_tile;

@@ -25,7 +25,8 @@ DEVICE u32 pack(float low, float high) {
     return arch::pack_float16(low, high);
 }
 
-// Not zero if one of two elements is infinite or NaN: an exponent of all ones carries into the sign.
+// Not zero if one of two elements is infinite or NaN: an exponent of all ones carries into the
+// sign.
 template <Element kElement>
 DEVICE u32 not_finite_bits(u32 two) {
   constexpr bool kBfloat16 = kElement == Element::kBfloat16;

@@ -7,9 +7,10 @@
 
 namespace parapet::kernels {
 
-// The outputs of the tile rows [begin, end) by the definition, a row and a key at a time: no key that a
-// row does not see is touched. Slow; for rows that a matrix multiplication would spoil, where values
-// that are infinite or NaN lie behind a mask. One warp; each lane has every 32nd column.
+// The outputs of the tile rows [begin, end) by the definition, a row and a key at a time: no key
+// that a row does not see is touched. Slow; for rows that a matrix multiplication would spoil,
+// where values that are infinite or NaN lie behind a mask. One warp; each lane has every 32nd
+// column.
 template <ForwardConfig kConfig, class Mod>
 DEVICE void exact_rows(const Mod& mod, const BlockRows<kConfig.packed_heads>& rows, int begin,
                        int end) {
@@ -24,7 +25,8 @@ DEVICE void exact_rows(const Mod& mod, const BlockRows<kConfig.packed_heads>& ro
     UNROLL
     for (int i = 0; i < kColumns; ++i) {
       const int column = lane + 32 * i;
-      query[i] = column < kConfig.head_dim ? load_element<kConfig.element>(rows.q(row), column) : 0.0f;
+      query[i] =
+          column < kConfig.head_dim ? load_element<kConfig.element>(rows.q(row), column) : 0.0f;
     }
     float top = -arch::kInfinity, sum = 0.0f;
     const KeyRange seen = mask.of_row(rows.query(row));
@@ -40,7 +42,7 @@ DEVICE void exact_rows(const Mod& mod, const BlockRows<kConfig.packed_heads>& ro
       for (u32 distance = 16; distance > 0; distance /= 2)
         score += arch::shuffle_xor(score, distance);
       const float x = exponent<kConfig.softcap>(rows.params, mod, score, 0.0f, [&] {
-        return ScorePosition{rows.item.segment, rows.head(row),       rows.query(row), key,
+        return ScorePosition{rows.item.segment,    rows.head(row),    rows.query(row), key,
                              rows.item.query_used, rows.item.key_rows};
       });
       if (x == -arch::kInfinity) continue;
@@ -56,8 +58,7 @@ DEVICE void exact_rows(const Mod& mod, const BlockRows<kConfig.packed_heads>& ro
       }
     }
     const bool empty = sum == 0.0f;
-    const RowResult result =
-        finish_row(sum, empty ? kNoReference : 0.0f - top, rows.sink(row));
+    const RowResult result = finish_row(sum, empty ? kNoReference : 0.0f - top, rows.sink(row));
     UNROLL
     for (int i = 0; i < kColumnsV; ++i) {
       const int column = lane + 32 * i;

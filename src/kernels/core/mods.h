@@ -2,8 +2,8 @@
 
 #include "kernels/arch/platform.h"
 
-// The hook for score and mask functions: a functor that the softmax calls for each score. A generated
-// unit passes its own, with the tensors and scalars it reads as members.
+// The hook for score and mask functions: a functor that the softmax calls for each score. A
+// generated unit passes its own, with the tensors and scalars it reads as members.
 
 namespace parapet::kernels {
 
@@ -17,8 +17,8 @@ struct ScorePosition {
   int seqlen_k;
 };
 
-// A mod has kIdentity = false and `DEVICE float operator()(float score, const ScorePosition&) const`,
-// on scaled and capped scores before masks; -infinity hides the key from the query.
+// A mod has kIdentity = false and `DEVICE float operator()(float score, const ScorePosition&)
+// const`, on scaled and capped scores before masks; -infinity hides the key from the query.
 struct IdentityMod {
   static constexpr bool kIdentity = true;
   DEVICE float operator()(float score, const ScorePosition&) const { return score; }

@@ -3,10 +3,10 @@
 #include "kernels/arch/math.h"
 #include "kernels/arch/thread.h"
 
-// The online softmax of one row, in powers of two. A row's exponents are relative to a reference that
-// need not be the row's largest score: it moves only when an exponent grows past kMaxGrowth, so that
-// most steps neither compare across lanes nor rescale. The final division undoes the difference.
-// `neg_reference` is minus the reference.
+// The online softmax of one row, in powers of two. A row's exponents are relative to a reference
+// that need not be the row's largest score: it moves only when an exponent grows past kMaxGrowth,
+// so that most steps neither compare across lanes nor rescale. The final division undoes the
+// difference. `neg_reference` is minus the reference.
 
 namespace parapet::kernels {
 
@@ -18,7 +18,8 @@ inline constexpr float kLn2 = 0.693147180559945309f;
 inline constexpr float kNoReference = -0.0f;
 
 DEVICE bool has_reference(float neg_reference) {
-  return __builtin_bit_cast(arch::u32, neg_reference) != __builtin_bit_cast(arch::u32, kNoReference);
+  return __builtin_bit_cast(arch::u32, neg_reference) !=
+         __builtin_bit_cast(arch::u32, kNoReference);
 }
 
 // Lanes 4 i ... 4 i + 3 of a warp share a row.
@@ -32,8 +33,8 @@ DEVICE float row_sum(float x) {
   return x + arch::shuffle_xor(x, 2);
 }
 
-// What a chunk whose largest exponent is `top` does to a row: the reference rises by `rise`, what was
-// summed before shrinks by `factor`. Nothing happens while the row sees no key.
+// What a chunk whose largest exponent is `top` does to a row: the reference rises by `rise`, what
+// was summed before shrinks by `factor`. Nothing happens while the row sees no key.
 struct Raise {
   float neg_reference;
   float rise;

@@ -1,13 +1,15 @@
 #pragma once
 
 // What the host hands to a kernel: the one boundary between them. Both sides compile this file, and
-// every generated unit asserts that both see the same size and offsets. Only fixed-width scalars and
-// pointers. Strides count elements; the last dimension's is 1; of packed tensors batch strides are 0.
+// every generated unit asserts that both see the same size and offsets. Only fixed-width scalars
+// and pointers. Strides count elements; the last dimension's is 1; of packed tensors batch strides
+// are 0.
 
 namespace parapet::kernels {
 
-// Rows of one segment: what a block must know before it computes an address. The work list holds one
-// for each query tile, made on the device from lengths that nobody vouches for (core/work_list.h).
+// Rows of one segment: what a block must know before it computes an address. The work list holds
+// one for each query tile, made on the device from lengths that nobody vouches for
+// (core/work_list.h).
 struct WorkItem {
   int segment;      // batch entry
   int first_tile;   // the work list's index of the segment's first tile
@@ -71,7 +73,8 @@ struct ForwardParams {
   long long lse_head_stride;
   long long sink_stride;
 
-  // A launch runs the blocks first_block, first_block + 1, ...: more than a grid holds take several.
+  // A launch runs the blocks first_block, first_block + 1, ...: more than a grid holds take
+  // several.
   long long first_block;
 
   int batch;
@@ -80,20 +83,21 @@ struct ForwardParams {
   int rows_q;  // packed: rows of the tensor; dense: rows of a batch entry
   int rows_k;
 
-  // Query i sees the keys i + Sk - Sq - band_left ... i + Sk - Sq + band_right; kMaxRows: unlimited.
+  // Query i sees the keys i + Sk - Sq - band_left ... i + Sk - Sq + band_right; kMaxRows:
+  // unlimited.
   int band_left;
   int band_right;
 
   int sink_type;  // a SinkType
 
-  // Scores are worked on in powers of two: score_scale is softmax_scale * log2(e). With a softcap c,
-  // the score q k becomes softcap_scale * tanh(q k * score_scale), where score_scale is
+  // Scores are worked on in powers of two: score_scale is softmax_scale * log2(e). With a softcap
+  // c, the score q k becomes softcap_scale * tanh(q k * score_scale), where score_scale is
   // softmax_scale / c and softcap_scale is c * log2(e).
   float score_scale;
   float softcap_scale;
 
-  // The shape that the work list is cut for: query rows a tile, and query heads that share one (1, or
-  // num_heads / num_heads_k where heads are packed; then rows_q times that is at most kMaxRows).
+  // The shape that the work list is cut for: query rows a tile, and query heads that share one (1,
+  // or num_heads / num_heads_k where heads are packed; then rows_q times that is at most kMaxRows).
   int query_tile;
   int heads_per_tile;
 };

@@ -7,8 +7,8 @@
 
 namespace parapet::kernels {
 
-// A block's query rows and the keys they meet. kPackedHeads: a tile row is a (query, head of the slot)
-// pair, the head fastest; otherwise it is a query.
+// A block's query rows and the keys they meet. kPackedHeads: a tile row is a (query, head of the
+// slot) pair, the head fastest; otherwise it is a query.
 template <bool kPackedHeads>
 struct BlockRows {
   const ForwardParams& params;

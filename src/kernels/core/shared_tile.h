@@ -14,17 +14,18 @@ using arch::u64;
 
 inline constexpr int kUnitElements = 8;
 
-// Unit `unit` of row `row`. Within each 128-byte line of a row units are permuted by the row, so that
-// eight consecutive aligned rows of one unit, what a matrix load reads at a time, cover all banks.
+// Unit `unit` of row `row`. Within each 128-byte line of a row units are permuted by the row, so
+// that eight consecutive aligned rows of one unit, what a matrix load reads at a time, cover all
+// banks.
 template <int kRowBytes>
 DEVICE u32 shared_at(int row, int unit) {
   const int permuted = unit ^ (row & 7) ^ ((row >> 3) & 1);
   return static_cast<u32>(row * kRowBytes + permuted * 16);
 }
 
-// Keys are stored with bit 3 of the key and bit 0 of the unit exchanged. The lane mapping that reads
-// values and queries then yields both halves of a matrix operand in consecutive registers, so that
-// one set of lane offsets serves all three.
+// Keys are stored with bit 3 of the key and bit 0 of the unit exchanged. The lane mapping that
+// reads values and queries then yields both halves of a matrix operand in consecutive registers, so
+// that one set of lane offsets serves all three.
 template <int kRowBytes>
 DEVICE u32 shared_key_at(int key, int unit) {
   return shared_at<kRowBytes>((key & ~8) | (unit & 1) << 3, (unit & ~1) | ((key >> 3) & 1));
@@ -43,7 +44,8 @@ DEVICE void store_unaligned_unit(char* to, arch::Unit unit) {
   }
 }
 
-// One unit to shared memory; zeros, and no read, when !valid. Aligned units are copied asynchronously.
+// One unit to shared memory; zeros, and no read, when !valid. Aligned units are copied
+// asynchronously.
 template <bool kAligned>
 DEVICE void copy_unit(u32 to, const char* from, bool valid) {
   if constexpr (kAligned) {

@@ -6,10 +6,10 @@
 #include "kernels/mma/traits.h"
 #include "plan/segment.h"
 
-// From lengths on the device to query tiles. Where there are length arrays, one block reads them all
-// before the attention kernel runs: it clamps every entry into its tensor, records the first bad one,
-// and lists the query tiles, those with most keys first, so that no long tile is left for the end. The
-// attention kernel sees none of the lengths, only that list.
+// From lengths on the device to query tiles. Where there are length arrays, one block reads them
+// all before the attention kernel runs: it clamps every entry into its tensor, records the first
+// bad one, and lists the query tiles, those with most keys first, so that no long tile is left for
+// the end. The attention kernel sees none of the lengths, only that list.
 
 namespace parapet::kernels {
 
@@ -17,7 +17,8 @@ using arch::u32;
 using arch::u64;
 using plan::int64;
 
-// ---- Lengths ---------------------------------------------------------------------------------------
+// ---- Lengths
+// ---------------------------------------------------------------------------------------
 
 // Which length array entries had to be changed: the lowest array and index is what gets reported.
 struct BadEntry {
@@ -29,7 +30,9 @@ struct BadEntry {
   }
 };
 
-DEVICE int load_int(const int* from) { return static_cast<int>(arch::load_global_u32(from)); }
+DEVICE int load_int(const int* from) {
+  return static_cast<int>(arch::load_global_u32(from));
+}
 
 // The rows of packed segment `index`, none of them before `floor`.
 DEVICE plan::Extent read_extent(const int* cu_seqlens, MetadataArray array, int index, int floor,
@@ -102,7 +105,8 @@ struct SegmentShare {
   }
 };
 
-// ---- Longest first ---------------------------------------------------------------------------------
+// ---- Longest first
+// ---------------------------------------------------------------------------------
 
 // Segments are sorted by their number of keys, to an eighth of a power of two.
 inline constexpr int kBuckets = kWorkListBuckets;
@@ -201,10 +205,8 @@ DEVICE void make_work_list(const ForwardParams& params) {
   if (bad.order != BadEntry::kNone) arch::min_shared(memory.bad_entry(), bad.order);
   arch::sync_block();  // all tiles are counted
   const bool owns_bucket = thread < kBuckets;
-  const int tiles =
-      owns_bucket ? static_cast<int>(arch::load_shared(memory.bucket(thread))) : 0;
-  const int first =
-      exclusive_scan(tiles, 0, memory.scan(), [](int a, int b) { return a + b; });
+  const int tiles = owns_bucket ? static_cast<int>(arch::load_shared(memory.bucket(thread))) : 0;
+  const int first = exclusive_scan(tiles, 0, memory.scan(), [](int a, int b) { return a + b; });
   if (owns_bucket) arch::store_shared(memory.bucket(thread), static_cast<u32>(first));
   if (thread == kWorkListThreads - 1)
     arch::store_global_u32(params.work_count, static_cast<u32>(first + tiles));

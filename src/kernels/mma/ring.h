@@ -6,19 +6,20 @@
 
 namespace parapet::kernels {
 
-// The ring of key and value tiles in shared memory. Each thread owns one 16-byte unit of every pass of
-// kPassRows rows. The copies of one tile are dealt out over the arithmetic of an earlier one: a burst
-// of them would wait for its own address registers.
+// The ring of key and value tiles in shared memory. Each thread owns one 16-byte unit of every pass
+// of kPassRows rows. The copies of one tile are dealt out over the arithmetic of an earlier one: a
+// burst of them would wait for its own address registers.
 //
-// A stage's `filled` barrier completes when all threads' copies have landed, its `drained` barrier when
-// all warps have read the tile.
+// A stage's `filled` barrier completes when all threads' copies have landed, its `drained` barrier
+// when all warps have read the tile.
 template <ForwardConfig kConfig>
 struct Ring {
   using T = Tile<kConfig>;
   static constexpr int kStages = kConfig.shape.stages;
   static constexpr int kChunk = kConfig.shape.chunk;
 
-  static constexpr int kPassThreads = T::kThreads / 8 <= kChunk ? 8 : 16;  // threads that share a row
+  static constexpr int kPassThreads =
+      T::kThreads / 8 <= kChunk ? 8 : 16;  // threads that share a row
   static constexpr int kPassRows = T::kThreads / kPassThreads;
   static constexpr int kRowPasses = kChunk / kPassRows;
   static constexpr int kKeyLines = T::lines(kConfig.head_dim, kPassThreads);
@@ -28,13 +29,36 @@ struct Ring {
   static_assert(kStages >= 4 && kPassRows % 16 == 0 && kChunk % kPassRows == 0);
   static_assert(T::kKeyTile % kChunk == 0 && T::kRowBytes % (kPassThreads * 16) == 0);
 
+  // The stage of the tile in use, and the parity of its barriers' phase.
+  struct Cursor {
+    int stage = 0;
+    int parity = 0;
+
+    DEVICE Cursor next() const {
+      const bool wraps = stage == kStages - 1;
+      return {wraps ? 0 : stage + 1, parity ^ static_cast<int>(wraps)};
+    }
+    DEVICE u32 offset() const { return static_cast<u32>(stage * T::kStageBytes); }
+  };
+
   const ForwardParams& params;
-  const char* key;    // this thread's unit of the next key and the next value row
-  const char* value;
-  u32 to_key;
-  u32 to_value;
-  int rows_left;  // rows that exist from the next pass's first row on, less this thread's row in it
-  int stage;
+  u32 barriers;               // in shared memory: filled, then drained, of each stage
+  const char* key = nullptr;  // this thread's unit of the next key and the next value row
+  const char* value = nullptr;
+  u32 to_key = 0;
+  u32 to_value = 0;
+  int rows_left = 0;  // rows that exist from the next pass's first on, less this thread's row in it
+  int stage = 0;
+
+  DEVICE u32 filled(int of_stage) const { return barriers + of_stage * 8; }
+  DEVICE u32 drained(int of_stage) const { return barriers + (kStages + of_stage) * 8; }
+
+  DEVICE void init_barriers() const {
+    const int thread = static_cast<int>(arch::thread_index());
+    if (thread >= kStages) return;
+    arch::barrier_init(filled(thread), T::kThreads);
+    arch::barrier_init(drained(thread), kConfig.shape.warps);
+  }
 
   // Starts with the rows that `keys` and `values` point to; those from `rows` on are zeros.
   DEVICE void begin(u32 base, const char* keys, const char* values, int rows) {
@@ -45,7 +69,6 @@ struct Ring {
     to_key = base + shared_key_at<T::kRowBytes>(row, unit);
     to_value = base + T::kTileBytes + shared_at<T::kRowBytes>(row, unit);
     rows_left = rows - row;
-    stage = 0;
   }
 
   // Copy `i` of the kCopies that go with a chunk: keys, then values.
@@ -69,14 +92,14 @@ struct Ring {
     }
   }
 
-  // The copies due at `step` of the kSteps of a chunk's arithmetic: spread over it, away from its ends.
-  // Where exactly was measured; it moves ptxas's schedule by a few percent.
+  // The copies due at `step` of the kSteps of a chunk's arithmetic: spread over it, away from its
+  // ends. Where exactly was measured; it moves ptxas's schedule by a few percent.
   template <int kSteps>
   DEVICE void copies_at(int step) {
     UNROLL
     for (int i = 0; i < kCopies; ++i) {
-      const int due = T::kPipelined ? (2 * i + 1) * kSteps / (2 * kCopies)
-                                    : (i + 1) * kSteps / (kCopies + 1);
+      const int due =
+          T::kPipelined ? (2 * i + 1) * kSteps / (2 * kCopies) : (i + 1) * kSteps / (kCopies + 1);
       if (step == due) copy(i);
     }
   }
@@ -91,9 +114,18 @@ struct Ring {
     for (int chunk = 0; chunk < T::kChunks; ++chunk) copy_chunk();
   }
 
+  // Fills the stages [first, end) before any is in use.
+  DEVICE void fill_ahead(int first, int end) {
+    NO_UNROLL
+    for (int i = first; i < end; ++i) {
+      copy_tile();
+      end_tile();
+    }
+  }
+
   // After the last copy of a tile: its stage will be filled. Goes on to the next stage.
-  DEVICE void end_tile(u32 filled_barriers) {
-    arrive_after_copies<kConfig.aligned>(filled_barriers + stage * 8);
+  DEVICE void end_tile() {
+    arrive_after_copies<kConfig.aligned>(filled(stage));
     const bool wraps = stage == kStages - 1;
     stage = wraps ? 0 : stage + 1;
     const int step = (wraps ? -(kStages - 1) * T::kStageBytes : T::kStageBytes) - T::kTileBytes;

@@ -37,6 +37,7 @@ struct Tile {
   static constexpr int kWorkAt = ring_bytes(kConfig);
   static constexpr int kLeaksAt = kWorkAt + kWorkBytes;
   static constexpr int kBarriersAt = kLeaksAt + kShape.warps * 4;
+  static constexpr int kQueryBarrierAt = kBarriersAt + 2 * kShape.stages * 8;
 
   // How many accesses cover a row of `head_dim` elements when `threads` threads take a unit each.
   PARAPET_HOST_DEVICE static constexpr int lines(int head_dim, int threads) {

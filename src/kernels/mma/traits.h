@@ -2,16 +2,16 @@
 
 #include "plan/host_device.h"
 
-// What distinguishes one compiled forward kernel from another, and what the host must know to launch
-// it. Host and device read the same constants, so neither repeats the other.
+// What distinguishes one compiled forward kernel from another, and what the host must know to
+// launch it. Host and device read the same constants, so neither repeats the other.
 
 namespace parapet::kernels {
 
 enum class Element : int { kBfloat16, kFloat16 };
 
-// How a block divides its work. `warps` warps own row_tiles * 16 query rows each. Keys and values come
-// in tiles of key_tile keys through a ring of `stages` tiles and are worked on `chunk` keys at a time.
-// pipelined: the scores of a chunk are computed beside the exponentials of the one before.
+// How a block divides its work. `warps` warps own row_tiles * 16 query rows each. Keys and values
+// come in tiles of key_tile keys through a ring of `stages` tiles and are worked on `chunk` keys at
+// a time. pipelined: the scores of a chunk are computed beside the exponentials of the one before.
 struct ForwardShape {
   int warps;
   int row_tiles;
@@ -21,7 +21,8 @@ struct ForwardShape {
   bool pipelined;
   int blocks_per_sm = 1;
 
-  PARAPET_HOST_DEVICE friend constexpr bool operator==(const ForwardShape&, const ForwardShape&) = default;
+  PARAPET_HOST_DEVICE friend constexpr bool operator==(const ForwardShape&,
+                                                       const ForwardShape&) = default;
 };
 
 // A kernel's key: everything that is compiled in.
@@ -29,19 +30,22 @@ struct ForwardConfig {
   Element element = Element::kBfloat16;
   int head_dim = 128;
   int head_dim_v = 128;
-  bool left_edge = false;     // a window hides keys on the left of some rows
-  bool right_edge = false;    // causal, or a window hides keys on the right
+  bool left_edge = false;   // a window hides keys on the left of some rows
+  bool right_edge = false;  // causal, or a window hides keys on the right
   bool softcap = false;
   bool packed_heads = false;  // the query heads of a key head share a block: rows are (row, head)
   bool aligned = true;        // q, k, v, out: addresses and strides are multiples of 16 bytes
   ForwardShape shape{};
 
-  PARAPET_HOST_DEVICE friend constexpr bool operator==(const ForwardConfig&, const ForwardConfig&) = default;
+  PARAPET_HOST_DEVICE friend constexpr bool operator==(const ForwardConfig&,
+                                                       const ForwardConfig&) = default;
 };
 
 inline constexpr int kHeadDimStep = 8;
 inline constexpr int kMaxHeadDim = 256;
-inline constexpr int kMaxSharedBytes = 99 * 1024;  // what a block has on every GPU from sm_86 on
+inline constexpr int kReservedSharedBytes = 1024;     // of an SM's shared memory, for each block
+inline constexpr int kSharedBytesPerSm = 100 * 1024;  // what every GPU from sm_86 on has
+inline constexpr int kMaxSharedBytes = kSharedBytesPerSm - kReservedSharedBytes;
 
 PARAPET_HOST_DEVICE constexpr bool supports_head_dim(int head_dim) {
   return head_dim > 0 && head_dim <= kMaxHeadDim && head_dim % kHeadDimStep == 0;
@@ -70,14 +74,14 @@ PARAPET_HOST_DEVICE constexpr int query_bytes(const ForwardConfig& config) {
   return forward_query_tile(config) * shared_row_bytes(config);
 }
 
-// Stages ahead of the one in use; the one that is refilled was used two tiles ago, so that warps may
-// drift a whole tile apart before one waits.
+// Stages ahead of the one in use; the one that is refilled was used two tiles ago, so that warps
+// may drift a whole tile apart before one waits.
 PARAPET_HOST_DEVICE constexpr int stages_ahead(const ForwardConfig& config) {
   return config.shape.stages - 2;
 }
 
-// Beside the ring: what the block works on, a word for each warp, and two barriers a stage and one for
-// the queries.
+// Beside the ring: what the block works on, a word for each warp, and two barriers a stage and one
+// for the queries.
 inline constexpr int kWorkBytes = 48;
 PARAPET_HOST_DEVICE constexpr int fixed_bytes(const ForwardConfig& config) {
   return kWorkBytes + config.shape.warps * 4 + (2 * config.shape.stages + 1) * 8;
@@ -88,7 +92,7 @@ PARAPET_HOST_DEVICE constexpr int fixed_bytes(const ForwardConfig& config) {
 PARAPET_HOST_DEVICE constexpr int early_stages(const ForwardConfig& config) {
   const int fit =
       (kMaxSharedBytes - fixed_bytes(config) - query_bytes(config)) / stage_bytes(config);
-  return plan::min(fit, stages_ahead(config));
+  return plan::clamp(fit, 0, stages_ahead(config));
 }
 
 PARAPET_HOST_DEVICE constexpr int ring_bytes(const ForwardConfig& config) {
@@ -104,12 +108,12 @@ PARAPET_HOST_DEVICE constexpr int forward_shared_bytes(const ForwardConfig& conf
 // What a choice of shape depends on beside the configuration.
 struct ShapeHints {
   plan::int64 keys = 1 << 20;                   // that a query sees, about
-  int shared_bytes_per_sm = kMaxSharedBytes;    // of the GPU
+  int shared_bytes_per_sm = kSharedBytesPerSm;  // of the GPU
 };
 
 // The fastest shape measured, among those that need no local memory. `config.shape` is not read.
-PARAPET_HOST_DEVICE constexpr ForwardShape forward_shape(ForwardConfig config, ShapeHints hints = {}) {
-  constexpr int kReservedBytes = 1024;  // of shared memory, for each block
+PARAPET_HOST_DEVICE constexpr ForwardShape forward_shape(ForwardConfig config,
+                                                         ShapeHints hints = {}) {
   const int wider = plan::max(config.head_dim, config.head_dim_v);
 
   // 16 rows a warp leave registers for what is needed less often.
@@ -120,13 +124,15 @@ PARAPET_HOST_DEVICE constexpr ForwardShape forward_shape(ForwardConfig config, S
   // Two small blocks hide each other's beginning and end, which is much of a short segment's time.
   config.shape = wider > 64 ? ForwardShape{4, 2, 16, 16, 6, false, 2}
                             : ForwardShape{4, 2, 64, 32, 4, false, 2};
-  const bool fit = 2 * (forward_shared_bytes(config) + kReservedBytes) <= hints.shared_bytes_per_sm;
+  const bool fit =
+      2 * (forward_shared_bytes(config) + kReservedSharedBytes) <= hints.shared_bytes_per_sm;
   const bool is_short = hints.keys <= (wider > 64 ? 1024 : 4096);
-  if (fit && is_short && !(wider > 64 && config.left_edge)) return config.shape;
+  if (fit && is_short) return config.shape;
   return wider > 64 ? ForwardShape{8, 2, 32, 16, 4, false} : ForwardShape{8, 2, 64, 32, 4, true};
 }
 
-// Whether the query heads of a key head should share a block: short segments fill its rows that way.
+// Whether the query heads of a key head should share a block: short segments fill its rows that
+// way.
 PARAPET_HOST_DEVICE constexpr bool packing_heads_pays(int num_heads, int num_heads_k,
                                                       plan::int64 rows_q, int query_tile) {
   return num_heads > num_heads_k && rows_q * 2 <= query_tile;

@@ -8,7 +8,8 @@
 
 namespace parapet::kernels {
 
-// ---- The matrix instructions of an element type ----------------------------------------------------
+// ---- The matrix instructions of an element type
+// ----------------------------------------------------
 
 template <Element kElement>
 DEVICE void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
@@ -29,12 +30,15 @@ DEVICE void multiply_from_zero(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1)
 template <Element kElement>
 inline constexpr u32 kTwoOnes = kElement == Element::kBfloat16 ? 0x3f803f80 : 0x3c003c00;
 
-// ---- A warp's rows ---------------------------------------------------------------------------------
+// ---- A warp's rows
+// ---------------------------------------------------------------------------------
 
 // Where a warp's rows stand in their segment, for masks and mods. The first belongs to query
 // `first_query`, from which the mask counts; with packed heads to head `first_head` of the slot.
 template <ForwardConfig kConfig>
 struct RowFrame {
+  static constexpr int kLastRow = Tile<kConfig>::kWarpRows - 1;
+
   BandMask<kConfig.left_edge, kConfig.right_edge> mask;
   int first_query;
   int first_head;
@@ -47,14 +51,16 @@ struct RowFrame {
   DEVICE int head(int row) const {
     return kConfig.packed_heads ? (first_head + row) % heads_per_tile : 0;
   }
-  // What the warp's rows see, or a little more of `any` and less of `all`.
-  DEVICE RowsView view() const { return mask.of_rows(0, Tile<kConfig>::kWarpRows - 1); }
+
+  // Packed heads belong to fewer queries than rows: these two then err on the safe side.
+  DEVICE KeyRange view() const { return mask.of_rows(0, kLastRow); }
+  DEVICE bool cuts(int begin, int end) const { return mask.cuts(0, kLastRow, begin, end); }
 };
 
-// One warp's registers: its query rows, what it has summed for them, and the steps that work on them.
-// Lane l holds of each 16-row tile the rows l / 4 and l / 4 + 8, of each 8 columns 2 (l % 4) and the
-// next; `half` is which of the two rows.
-template <ForwardConfig kConfig, class Mod>
+// One warp's registers: its query rows, what it has summed for them, and the steps that work on
+// them. Lane l holds of each 16-row tile the rows l / 4 and l / 4 + 8, of each 8 columns 2 (l % 4)
+// and the next; `half` is which of the two rows.
+template <ForwardConfig kConfig>
 struct Warp {
   using T = Tile<kConfig>;
   using Frame = RowFrame<kConfig>;
@@ -72,26 +78,31 @@ struct Warp {
   u32 query[T::kRowTiles][T::kKeySlices][4];
   float neg_reference[T::kRowTiles][2];
 
-  // Pipelined: this lane's share of a row's sum. Otherwise an accumulator of weights times a column of
-  // ones, in which each lane has the whole row's.
+  // Pipelined: this lane's share of a row's sum. Otherwise an accumulator of weights times a column
+  // of ones, in which each lane has the whole row's.
   float sum[T::kRowTiles][T::kPipelined ? 2 : 4];
 
-  // Lane l reads row l % 16 and unit l / 16 of a fragment. Slice s is 2 s units on: its low two bits
-  // meet the permutation (four offsets), the rest is whole lines.
+  // Lane l reads row l % 16 and unit l / 16 of a fragment. Slice s is 2 s units on: its low two
+  // bits meet the permutation (four offsets), the rest is whole lines.
   u32 lane_at[4];
+
+  // Where registers are shortest, computing offsets anew is better than local memory.
+  static constexpr bool kPinsOffsets = !(T::kMasked && T::kShape.blocks_per_sm == 2);
 
   DEVICE void begin(u32 shared) {
     const int lane = static_cast<int>(arch::thread_index() % 32);
-    // Shuffled from the lane itself, or ptxas would compute these anew in every step.
+    const u32 at = shared + shared_at<T::kRowBytes>(lane % 16, lane / 16);
     UNROLL
-    for (int i = 0; i < 4; ++i)
-      lane_at[i] = arch::shuffle(shared + shared_at<T::kRowBytes>(lane % 16, 2 * i + lane / 16), lane);
+    for (int i = 0; i < 4; ++i) {
+      lane_at[i] = at ^ static_cast<u32>(i * 32);
+      // Shuffled from the lane itself, or ptxas would compute it anew in every step.
+      if constexpr (kPinsOffsets) lane_at[i] = arch::shuffle(lane_at[i], static_cast<u32>(lane));
+    }
     UNROLL
     for (int m = 0; m < T::kRowTiles; ++m) {
       UNROLL
-      for (auto& block : out[m])
-        UNROLL
-        for (float& x : block) x = 0.0f;
+      for (auto& block : out[m]) UNROLL
+      for (float& x : block) x = 0.0f;
       UNROLL
       for (float& x : neg_reference[m]) x = kNoReference;
       UNROLL
@@ -105,10 +116,9 @@ struct Warp {
 
   DEVICE void load_queries(u32 offset) {
     UNROLL
-    for (int slice = 0; slice < T::kKeySlices; ++slice)
-      UNROLL
-      for (int m = 0; m < T::kRowTiles; ++m)
-        arch::load_matrices(query[m][slice], fragment_at(offset, m, slice));
+    for (int slice = 0; slice < T::kKeySlices; ++slice) UNROLL
+    for (int m = 0; m < T::kRowTiles; ++m)
+      arch::load_matrices(query[m][slice], fragment_at(offset, m, slice));
   }
 
   // ---- Scores: Q K^T of a chunk. A step multiplies 16 keys by a slice, two steps after asking for
@@ -125,19 +135,18 @@ struct Warp {
     fetch_keys(keys, chunk, step + 2);
     const u32(&k)[4] = keys[step % 3];
     UNROLL
-    for (int half = 0; half < 2; ++half)
-      UNROLL
-      for (int m = 0; m < T::kRowTiles; ++m) {
-        float(&to)[4] = scores[m][2 * n + half];
-        if (slice == 0)
-          multiply_from_zero<kElement>(to, query[m][slice], k[2 * half], k[2 * half + 1]);
-        else
-          multiply<kElement>(to, query[m][slice], k[2 * half], k[2 * half + 1]);
-      }
+    for (int half = 0; half < 2; ++half) UNROLL
+    for (int m = 0; m < T::kRowTiles; ++m) {
+      float(&to)[4] = scores[m][2 * n + half];
+      if (slice == 0)
+        multiply_from_zero<kElement>(to, query[m][slice], k[2 * half], k[2 * half + 1]);
+      else
+        multiply<kElement>(to, query[m][slice], k[2 * half], k[2 * half + 1]);
+    }
   }
 
-  // ---- Softmax: scores to exponents relative to the row's reference, exponents to weights. A pair is
-  // two neighbouring scores of a row.
+  // ---- Softmax: scores to exponents relative to the row's reference, exponents to weights. A pair
+  // is two neighbouring scores of a row.
 
   struct Pair {
     int m, block, half;
@@ -172,50 +181,47 @@ struct Warp {
   DEVICE void hide(Scores& exponents, int first_key, const Frame& frame) const {
     const int lane = static_cast<int>(arch::thread_index_again() % 32);
     UNROLL
-    for (int m = 0; m < T::kRowTiles; ++m)
+    for (int m = 0; m < T::kRowTiles; ++m) UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const KeyRange seen = view(frame, row_in_warp(lane, m, half));
       UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const KeyRange seen = view(frame, row_in_warp(lane, m, half));
-        UNROLL
-        for (int block = 0; block < T::kChunkBlocks; ++block)
-          UNROLL
-          for (int e = 0; e < 2; ++e) {
-            const int key = first_key + key_in_chunk(lane, block, e);
-            if (!seen.contains(key))
-              exponents[m][block][2 * half + e] = -arch::kInfinity;
-          }
+      for (int block = 0; block < T::kChunkBlocks; ++block) UNROLL
+      for (int e = 0; e < 2; ++e) {
+        const int key = first_key + key_in_chunk(lane, block, e);
+        if (!seen.contains(key)) exponents[m][block][2 * half + e] = -arch::kInfinity;
       }
+    }
   }
 
-  // Moves every row's reference up to the largest exponent of the chunk, and what was summed so far.
+  // Moves every row's reference up to the largest exponent of the chunk, and what was summed so
+  // far.
   DEVICE void raise(Scores& exponents) {
     UNROLL
-    for (int m = 0; m < T::kRowTiles; ++m)
+    for (int m = 0; m < T::kRowTiles; ++m) UNROLL
+    for (int half = 0; half < 2; ++half) {
+      float top = -arch::kInfinity;
       UNROLL
-      for (int half = 0; half < 2; ++half) {
-        float top = -arch::kInfinity;
-        UNROLL
-        for (int block = 0; block < T::kChunkBlocks; ++block)
-          top = arch::max(top, arch::max(exponents[m][block][2 * half], exponents[m][block][2 * half + 1]));
-        float& reference = neg_reference[m][half];
-        const Raise raise = raise_reference(reference, row_max(top));
-        reference = raise.neg_reference;
-        UNROLL
-        for (int block = 0; block < T::kChunkBlocks; ++block)
-          UNROLL
-          for (int e = 0; e < 2; ++e) exponents[m][block][2 * half + e] -= raise.rise;
-        if constexpr (T::kPipelined) {
-          sum[m][half] *= raise.factor;
-        } else {
-          sum[m][2 * half] *= raise.factor;
-          sum[m][2 * half + 1] *= raise.factor;
-        }
-        UNROLL
-        for (auto& block : out[m]) {
-          block[2 * half] *= raise.factor;
-          block[2 * half + 1] *= raise.factor;
-        }
+      for (int block = 0; block < T::kChunkBlocks; ++block)
+        top = arch::max(
+            top, arch::max(exponents[m][block][2 * half], exponents[m][block][2 * half + 1]));
+      float& reference = neg_reference[m][half];
+      const Raise raise = raise_reference(reference, row_max(top));
+      reference = raise.neg_reference;
+      UNROLL
+      for (int block = 0; block < T::kChunkBlocks; ++block) UNROLL
+      for (int e = 0; e < 2; ++e) exponents[m][block][2 * half + e] -= raise.rise;
+      if constexpr (T::kPipelined) {
+        sum[m][half] *= raise.factor;
+      } else {
+        sum[m][2 * half] *= raise.factor;
+        sum[m][2 * half + 1] *= raise.factor;
       }
+      UNROLL
+      for (auto& block : out[m]) {
+        block[2 * half] *= raise.factor;
+        block[2 * half + 1] *= raise.factor;
+      }
+    }
   }
 
   // ---- Values: P V of a chunk. A step multiplies 16 keys by a slice of V.
@@ -231,11 +237,10 @@ struct Warp {
     fetch_values(values, chunk, step + 1);
     if (slice == T::kValueSlices / 2) add_sums(weights, k);
     UNROLL
-    for (int half = 0; half < 2; ++half)
-      UNROLL
-      for (int m = 0; m < T::kRowTiles; ++m)
-        multiply<kElement>(out[m][2 * slice + half], weights[m][k], values[step % 2][2 * half],
-                           values[step % 2][2 * half + 1]);
+    for (int half = 0; half < 2; ++half) UNROLL
+    for (int m = 0; m < T::kRowTiles; ++m)
+      multiply<kElement>(out[m][2 * slice + half], weights[m][k], values[step % 2][2 * half],
+                         values[step % 2][2 * half + 1]);
   }
 
   DEVICE void add_sums(const Weights& weights, int k) {
@@ -261,7 +266,9 @@ struct Warp {
 
   // ---- Positions
 
-  static DEVICE int key_in_chunk(int lane, int block, int e) { return block * 8 + lane % 4 * 2 + e; }
+  static DEVICE int key_in_chunk(int lane, int block, int e) {
+    return block * 8 + lane % 4 * 2 + e;
+  }
 
   static DEVICE int row_in_warp(int lane, int m, int half) { return m * 16 + half * 8 + lane / 4; }
 
