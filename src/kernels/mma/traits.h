@@ -121,13 +121,15 @@ PARAPET_HOST_DEVICE constexpr ForwardShape forward_shape(ForwardConfig config,
   if (wider > 128) return {8, 1, 32, 32, 4, false};
   if (wider > 64 && (config.packed_heads || !config.aligned)) return {8, 1, 32, 32, 4, false};
 
-  // Two small blocks hide each other's beginning and end, which is much of a short segment's time.
+  // Two small blocks hide each other's beginning and end, which is much of a short segment's time,
+  // and waste less of a mask's edge.
+  const bool masked = config.left_edge || config.right_edge;
+  const bool is_short = wider > 64 ? masked && hints.keys <= 1024 : hints.keys <= 2048;
   config.shape = wider > 64 ? ForwardShape{4, 2, 16, 16, 6, false, 2}
-                            : ForwardShape{4, 2, 64, 32, 4, false, 2};
-  const bool fit =
-      2 * (forward_shared_bytes(config) + kReservedSharedBytes) <= hints.shared_bytes_per_sm;
-  const bool is_short = hints.keys <= (wider > 64 ? 1024 : 4096);
-  if (fit && is_short) return config.shape;
+                 : masked   ? ForwardShape{4, 2, 32, 32, 6, false, 2}
+                            : ForwardShape{4, 2, 48, 48, 6, false, 2};
+  const int bytes = 2 * (forward_shared_bytes(config) + kReservedSharedBytes);
+  if (is_short && bytes <= hints.shared_bytes_per_sm) return config.shape;
   return wider > 64 ? ForwardShape{8, 2, 32, 16, 4, false} : ForwardShape{8, 2, 64, 32, 4, true};
 }
 
