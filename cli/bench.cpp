@@ -39,17 +39,24 @@ struct BenchOptions {
 
 constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
-// The dtypes to measure a case in: those that were asked for, else its own.
-std::vector<DType> dtypes_of(const BenchOptions& options, const tools::Case& c) {
-  if (options.dtypes.empty()) return {c.dtype};
-  std::vector<DType> dtypes;
+// The names that were asked for; none: each case in its own dtype.
+std::vector<std::string_view> dtype_names(const BenchOptions& options) {
+  std::vector<std::string_view> names;
   for (const DType dtype : kDTypes) {
-    const auto wanted = [&](const std::string& name) {
+    const auto asks = [&](const std::string& name) {
       return name == "all" || name == name_of(dtype);
     };
-    if (std::any_of(options.dtypes.begin(), options.dtypes.end(), wanted)) dtypes.push_back(dtype);
+    if (std::any_of(options.dtypes.begin(), options.dtypes.end(), asks)) {
+      names.push_back(name_of(dtype));
+    }
   }
-  return dtypes;
+  return names;
+}
+
+bool is_wanted(const BenchOptions& options, const tools::Case& c, DType dtype) {
+  if (options.dtypes.empty()) return dtype == c.dtype;
+  const std::vector<std::string_view> names = dtype_names(options);
+  return std::find(names.begin(), names.end(), name_of(dtype)) != names.end();
 }
 
 void print_machine(const Gauge& gauge) {
@@ -74,13 +81,23 @@ bool was_quiet(const Gauge& gauge, const std::vector<Measurement>& results) {
          });
 }
 
+std::size_t label_width(const std::vector<tools::Workload>& workloads,
+                        const BenchOptions& options) {
+  std::size_t width = 0;
+  for (const tools::Workload& workload : workloads) {
+    for (const std::size_t row : select_rows(options.rows, workload.cases.size())) {
+      width = std::max(width, tools::label(workload.cases[row]).size());
+    }
+  }
+  return width;
+}
+
 void measure_workload(const tools::Workload& workload, const BenchOptions& options, Gauge& gauge,
                       BenchTable& table, BenchRun& run) {
   for (const DType dtype : kDTypes) {
     for (const std::size_t row : select_rows(options.rows, workload.cases.size())) {
       tools::Case c = workload.cases[row];
-      const std::vector<DType> dtypes = dtypes_of(options, c);
-      if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) continue;
+      if (!is_wanted(options, c, dtype)) continue;
       c.dtype = dtype;
       Measurement m = plan_measurement(workload.name, row, c, gauge);
       if (const auto reason = reason_to_skip(m, gauge, options.measure)) {
@@ -110,7 +127,7 @@ int run_here(const BenchOptions& options) {
 
   Gauge gauge(threads_of(options.threads));
   print_machine(gauge);
-  BenchTable table(earlier ? &*earlier : nullptr);
+  BenchTable table(earlier ? &*earlier : nullptr, label_width(workloads, options));
   BenchRun run;
   for (const tools::Workload& workload : workloads) {
     measure_workload(workload, options, gauge, table, run);
@@ -128,6 +145,34 @@ int run_here(const BenchOptions& options) {
   return kOk;
 }
 
+// A check for CLI11, whose own ones take NaN.
+std::string positive_number(const std::string& text) {
+  double value = 0;
+  return CLI::detail::lexical_cast(text, value) && value > 0
+             ? ""
+             : fmt::format("expected a number above 0, found {}", text);
+}
+
+// The same request in the words of parapet.bench.
+std::vector<std::string> peer_arguments(const BenchOptions& options) {
+  std::vector<std::string> arguments = options.workloads;
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
+  };
+  add("--peers", "torch");
+  add("--dtype", fmt::format("{}", fmt::join(dtype_names(options), ",")));
+  if (!options.rows.empty()) {
+    const tools::Workload first = tools::read_workload(options.workloads.front());
+    for (const std::size_t row : select_rows(options.rows, first.cases.size())) {
+      add("--row", fmt::format("{}", row));
+    }
+  }
+  add("--rounds", fmt::format("{}", options.measure.rounds));
+  add("--max-seconds", fmt::format("{}", options.measure.max_seconds));
+  add("--json", options.json);
+  return arguments;
+}
+
 bool can_import(const std::string& python, const char* module) {
   const std::string code = fmt::format(
       "import importlib, sys\ntry:\n  importlib.import_module('{}')\n"
@@ -142,7 +187,7 @@ bool can_import(const std::string& python, const char* module) {
 }
 
 // Becomes `python3 -m parapet.bench`, which measures PyTorch beside parapet in one process.
-[[noreturn]] void run_peers(std::vector<std::string> arguments) {
+[[noreturn]] void run_peers(const BenchOptions& options) {
   const char* chosen = std::getenv("PARAPET_PYTHON");
   const std::string python = chosen ? chosen : "python3";
   if (!can_import(python, "parapet.bench")) {
@@ -151,29 +196,17 @@ bool can_import(const std::string& python, const char* module) {
                             "(pip install .), or name a Python that has it in PARAPET_PYTHON",
                             python));
   }
+  std::vector<std::string> arguments = peer_arguments(options);
   arguments.insert(arguments.begin(), {python, "-m", "parapet.bench"});
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
+  if (options.threads > 0) {
+    ::setenv("OMP_NUM_THREADS", fmt::format("{}", options.threads).c_str(), 1);
+  }
   ::execvp(argv[0], argv.data());
   throw Error(ErrorCode::kRuntime,
               fmt::format("--peers: cannot start {}: {}", python, std::strerror(errno)));
-}
-
-// What the other program is started with: the same options.
-std::vector<std::string> arguments_of(const BenchOptions& options) {
-  std::vector<std::string> arguments = options.workloads;
-  const auto add = [&](const char* name, const std::string& value) {
-    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
-  };
-  add("--dtype", fmt::format("{}", fmt::join(options.dtypes, ",")));
-  add("--rows", options.rows);
-  add("--rounds", fmt::format("{}", options.measure.rounds));
-  add("--threads", options.threads > 0 ? fmt::format("{}", options.threads) : "");
-  add("--max-seconds", fmt::format("{}", options.measure.max_seconds));
-  add("--json", options.json);
-  add("--compare", options.compare);
-  return arguments;
 }
 
 }  // namespace
@@ -194,16 +227,18 @@ Command add_bench(CLI::App& program) {
       ->capture_default_str();
   app->add_option("--max-seconds", options->measure.max_seconds,
                   "Time for one case; a case whose single call takes longer is skipped")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number)
       ->capture_default_str();
   add_threads(*app, options->threads);
   app->add_option("--json", options->json, "Write the results to this file (docs/bench-format.md)");
-  app->add_option("--compare", options->compare,
-                  "Show the times of this earlier --json file and the speedup beside the results");
+  auto* compare = app->add_option(
+      "--compare", options->compare,
+      "Show the times of this earlier --json file and the speedup beside the results");
   app->add_flag("--peers", options->peers,
-                "Measure PyTorch beside parapet, in one process (needs the Python package)");
+                "Measure PyTorch beside parapet, in one process (needs the Python package)")
+      ->excludes(compare);
   return {app, [options] {
-            if (options->peers) run_peers(arguments_of(*options));
+            if (options->peers) run_peers(*options);
             return run_here(*options);
           }};
 }

@@ -13,8 +13,8 @@ void BenchTable::head(const std::string& workload, DType dtype) {
   const std::string title = fmt::format("{}, {}", workload, name_of(dtype));
   if (title == title_) return;
   fmt::print("{}{}\n", title_.empty() ? "" : "\n", bold(title));
-  fmt::print("{:>3}  {:<38} {:>9} {:>9} {:>7} {:>17} {:>7}", "row", "case", "ms", "GFLOP/s", "GB/s",
-             "of its limit", "quiet");
+  fmt::print("{:>3}  {:<{}} {:>9} {:>9} {:>7} {:>13} {:>7}", "row", "case", label_width_, "ms",
+             "GFLOP/s", "GB/s", "of its limit", "quiet");
   if (earlier_) fmt::print(" {:>9} {:>8}", "before", "speedup");
   fmt::print("\n");
   title_ = title;
@@ -24,8 +24,8 @@ void BenchTable::add(const Measurement& m) {
   head(m.workload, m.c.dtype);
   const auto quiet = std::count_if(m.rounds.begin(), m.rounds.end(),
                                    [](const Round& round) { return round.quiet; });
-  fmt::print("{:>3}  {:<38} {:>9.4g} {:>9.1f} {:>7.1f} {:>17} {:>7}", m.row, tools::label(m.c),
-             m.ms, m.gflops, m.gbs,
+  fmt::print("{:>3}  {:<{}} {:>9.4g} {:>9.1f} {:>7.1f} {:>13} {:>7}", m.row, tools::label(m.c),
+             label_width_, m.ms, m.gflops, m.gbs,
              fmt::format("{} of {}", percent_text(m.share), m.limited_by_reads ? "reads" : "FMA"),
              fmt::format("{}/{}", quiet, m.rounds.size()));
   if (earlier_) {

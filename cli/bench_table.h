@@ -8,7 +8,8 @@ namespace parapet::cli {
 // how many times faster this run is.
 class BenchTable {
  public:
-  explicit BenchTable(const EarlierRun* earlier) : earlier_(earlier) {}
+  BenchTable(const EarlierRun* earlier, std::size_t label_width)
+      : earlier_(earlier), label_width_(label_width) {}
 
   void add(const Measurement& measurement);
   void add(const Skipped& skipped);
@@ -17,6 +18,7 @@ class BenchTable {
   void head(const std::string& workload, DType dtype);
 
   const EarlierRun* earlier_;
+  std::size_t label_width_;
   std::string title_;
 };
 

@@ -63,6 +63,10 @@ std::string count_text(std::int64_t count) {
   return text;
 }
 
+std::string count_text(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count_text(count), noun, count == 1 ? "" : "s");
+}
+
 std::string bytes_text(double bytes) {
   return scaled(bytes, "B");
 }
@@ -74,6 +78,7 @@ std::string rate_text(double gflops) {
 }
 
 std::string seconds_text(double seconds) {
+  if (seconds >= 2 * 3600) return fmt::format("{:.1f} hours", seconds / 3600);
   if (seconds >= 90) return fmt::format("{:.1f} minutes", seconds / 60);
   if (seconds >= 0.9995) return fmt::format("{:.3g} s", seconds);
   return fmt::format("{:.3g} ms", seconds * 1e3);

@@ -16,12 +16,13 @@ std::string faint(std::string_view text);
 std::string green(std::string_view text);
 std::string red(std::string_view text);
 
-std::string count_text(std::int64_t count);  // "17,580"
-std::string bytes_text(double bytes);        // "470 MB"
-std::string flop_text(double flop);          // "15.66 TFLOP"
-std::string rate_text(double gflops);        // "164 GFLOP/s"
-std::string seconds_text(double seconds);    // "10.9 s", "54.4 ms"
-std::string percent_text(double share);      // "86 %"
+std::string count_text(std::int64_t count);                         // "17,580"
+std::string count_text(std::int64_t count, std::string_view noun);  // "1 head", "2 heads"
+std::string bytes_text(double bytes);                               // "470 MB"
+std::string flop_text(double flop);                                 // "15.66 TFLOP"
+std::string rate_text(double gflops);                               // "164 GFLOP/s"
+std::string seconds_text(double seconds);                           // "10.9 s", "54.4 ms"
+std::string percent_text(double share);                             // "86 %"
 
 // Breaks a text into lines of at most `width` characters, each but the first behind `indent`.
 std::string wrapped(std::string_view text, std::size_t width, std::string_view indent);

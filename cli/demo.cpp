@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <span>
 
@@ -41,6 +40,21 @@ struct DemoOptions {
   std::int64_t heads = 0;  // 0: as many as suit the machine
   int threads = 0;
   bool json = false;
+};
+
+// A case of a workload, and the part of it that this run computes.
+struct Demo {
+  double flop() const { return static_cast<double>(tools::plan_of(part).flops); }
+  double bytes() const { return static_cast<double>(tools::bytes_of(part)); }
+
+  std::string workload;
+  std::string source;
+  std::size_t row = 0;
+  Case whole;
+  Case part;
+  bool chose_heads = false;  // fewer than all, without being asked
+  int threads = 0;
+  double fma_gflops = 0;  // at the beginning
 };
 
 struct Run {
@@ -89,6 +103,26 @@ std::int64_t chosen_heads(const DemoOptions& options, const Case& c, double fma_
   return options.heads;
 }
 
+Demo prepare(const DemoOptions& options) {
+  const tools::Workload workload = tools::read_workload(options.workload);
+  if (options.row >= workload.cases.size()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("--row: expected a number from 0 to {}, found {}",
+                            workload.cases.size() - 1, options.row));
+  }
+  Demo demo{.workload = workload.name,
+            .source = workload.source,
+            .row = options.row,
+            .whole = workload.cases[options.row],
+            .part = {},
+            .threads = threads_of(options.threads)};
+  demo.fma_gflops = cpu::measure_fma_rate(demo.threads, 0.2);
+  demo.part = with_heads(demo.whole, chosen_heads(options, demo.whole, demo.fma_gflops));
+  demo.chose_heads = options.heads == 0 && demo.part.num_heads < demo.whole.num_heads;
+  require_memory(demo.bytes(), "the call with " + count_text(demo.part.num_heads, "head"));
+  return demo;
+}
+
 std::string lengths_text(std::span<const std::int32_t> cu_seqlens) {
   std::int32_t shortest = INT32_MAX, longest = 0;
   for (std::size_t b = 0; b + 1 < cu_seqlens.size(); ++b) {
@@ -107,7 +141,7 @@ std::string call_text(const Case& c) {
                                c.batch, lengths_text(c.cu_seqlens_q), lengths_text(c.cu_seqlens_k))
                          : fmt::format("{} sequences of {} queries against {} keys", c.batch,
                                        count_text(c.seqlen_q), count_text(c.seqlen_k));
-  text += fmt::format("; {} heads", c.num_heads);
+  text += "; " + count_text(c.num_heads, "head");
   if (c.num_heads_k != c.num_heads) text += fmt::format(" that share {} of keys", c.num_heads_k);
   text += fmt::format(" of dimension {}, {}{}", c.head_dim, name_of(c.dtype),
                       c.options.causal ? ", causal" : "");
@@ -161,12 +195,38 @@ Verdict check(const ForwardTensors& tensors, const ForwardOptions& options) {
   return {reference.compare(problem), tools::find_nonzero_unused_row(problem)};
 }
 
+void print_beginning(const Demo& demo) {
+  const Case& whole = demo.whole;
+  print_item("parapet", version());
+  print_item("the call", fmt::format("{}: {}", demo.workload, summary(demo.source)));
+  print_item("", call_text(whole));
+  print_item("machine", fmt::format("{}, {}, {}: {} of float32 multiply-adds", cpu_name(),
+                                    count_text(demo.threads, "thread"), cpu_info().simd_target,
+                                    rate_text(demo.fma_gflops)));
+  print_item("this run",
+             fmt::format("{} of {} heads{}: {}, {}, about {}", demo.part.num_heads, whole.num_heads,
+                         demo.chose_heads ? " (--heads N changes that)" : "",
+                         flop_text(demo.flop()), bytes_text(demo.bytes()),
+                         seconds_text(demo.flop() * 1e-9 / (0.85 * demo.fma_gflops))));
+  std::fflush(stdout);
+}
+
+void print_speed(const Demo& demo, const Run& run) {
+  const double gflops = demo.flop() * 1e-9 / run.seconds;
+  print_item("computed",
+             fmt::format("in {}: {}, {} of what the machine's multiply-add units can do",
+                         bold(seconds_text(run.seconds)), bold(rate_text(gflops)),
+                         percent_text(gflops / run.fma_gflops)));
+  std::fflush(stdout);
+}
+
 void print_verdict(const Case& c, const Verdict& verdict) {
   const tools::Comparison& comparison = verdict.comparison;
   print_item("checked",
-             fmt::format("{} rows, the first, the last and random ones of each segment "
-                         "in {} heads, against a float64 computation from the definition",
-                         comparison.rows, std::min(kCheckedHeads, c.num_heads)));
+             fmt::format("{}, the first, the last and random ones of each segment in {}, "
+                         "against a float64 computation from the definition",
+                         count_text(comparison.rows, "row"),
+                         count_text(std::min(kCheckedHeads, c.num_heads), "head")));
   print_comparison("worst", comparison);
   if (verdict.unused_row) print_item("unused", *verdict.unused_row);
   if (verdict.passed()) {
@@ -179,70 +239,39 @@ void print_verdict(const Case& c, const Verdict& verdict) {
   }
 }
 
+Json to_json(const Demo& demo, const Run& run, const Verdict& verdict) {
+  return {{"workload", demo.workload},
+          {"row", demo.row},
+          {"case", tools::to_json(demo.part)},
+          {"dtype", name_of(demo.part.dtype)},
+          {"heads_of_workload", demo.whole.num_heads},
+          {"threads", demo.threads},
+          {"seconds", run.seconds},
+          {"flop", demo.flop()},
+          {"gflops", demo.flop() * 1e-9 / run.seconds},
+          {"fma_gflops", run.fma_gflops},
+          {"check", comparison_json(verdict.comparison)},
+          {"unused_row", verdict.unused_row ? Json(*verdict.unused_row) : Json()},
+          {"passed", verdict.passed()}};
+}
+
 int run_demo(const DemoOptions& options) {
-  const tools::Workload workload = tools::read_workload(options.workload);
-  if (options.row >= workload.cases.size()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("--row: expected a number from 0 to {}, found {}",
-                            workload.cases.size() - 1, options.row));
-  }
-  const Case& whole = workload.cases[options.row];
-  const int threads = threads_of(options.threads);
-  const double fma_gflops = cpu::measure_fma_rate(threads, 0.2);
-  const Case c = with_heads(whole, chosen_heads(options, whole, fma_gflops));
-  const auto bytes = static_cast<double>(tools::bytes_of(c));
-  const auto flop = static_cast<double>(tools::plan_of(c).flops);
-  require_memory(bytes, fmt::format("the call with {} heads", c.num_heads));
+  const Demo demo = prepare(options);
+  if (!options.json) print_beginning(demo);
 
-  if (!options.json) {
-    print_item("parapet", version());
-    print_item("the call", fmt::format("{}: {}", workload.name, summary(workload.source)));
-    print_item("", call_text(whole));
-    print_item("machine", fmt::format("{}, {} threads, {}: {} of float32 multiply-adds", cpu_name(),
-                                      threads, cpu_info().simd_target, rate_text(fma_gflops)));
-    print_item(
-        "this run",
-        fmt::format(
-            "{} of {} heads{}: {}, {}, about {}", c.num_heads, whole.num_heads,
-            options.heads == 0 && c.num_heads < whole.num_heads ? " (--heads N changes that)" : "",
-            flop_text(flop), bytes_text(bytes), seconds_text(flop * 1e-9 / (0.85 * fma_gflops))));
-    std::fflush(stdout);
-  }
-
-  tools::Call call = tools::random_call(c, 1);
+  tools::Call call = tools::random_call(demo.part, 1);
   call.options.num_threads = options.threads;
   const tools::Result result = call.make_result();
-  // NaN everywhere: what the call would not write shows in the check.
-  std::memset(result.out.bytes().data(), 0xFF, result.out.bytes().size());
-  std::memset(result.lse->bytes().data(), 0xFF, result.lse->bytes().size());
+  tools::fill_with_nan(result);
   const ForwardTensors tensors = call.with(result);
-  const Run run = compute(c, tensors, call.options);
-  const double gflops = flop * 1e-9 / run.seconds;
+  const Run run = compute(demo.part, tensors, call.options);
+  if (!options.json) print_speed(demo, run);
 
-  if (!options.json) {
-    print_item("computed",
-               fmt::format("in {}: {}, {} of what the machine's multiply-add units can do",
-                           bold(seconds_text(run.seconds)), bold(rate_text(gflops)),
-                           percent_text(gflops / run.fma_gflops)));
-    std::fflush(stdout);
-  }
   const Verdict verdict = check(tensors, call.options);
-  if (!options.json) {
-    print_verdict(c, verdict);
+  if (options.json) {
+    print_json(to_json(demo, run, verdict));
   } else {
-    print_json({{"workload", workload.name},
-                {"row", options.row},
-                {"case", tools::to_json(c)},
-                {"dtype", name_of(c.dtype)},
-                {"heads_of_workload", whole.num_heads},
-                {"threads", threads},
-                {"seconds", run.seconds},
-                {"flop", flop},
-                {"gflops", gflops},
-                {"fma_gflops", run.fma_gflops},
-                {"check", comparison_json(verdict.comparison)},
-                {"unused_row", verdict.unused_row ? Json(*verdict.unused_row) : Json()},
-                {"passed", verdict.passed()}});
+    print_verdict(demo.part, verdict);
   }
   return verdict.passed() ? kOk : kWrong;
 }

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "commands.h"
 #include "console.h"
@@ -31,11 +34,54 @@ std::string cache_text(const std::vector<Cache>& caches) {
   return parts.empty() ? "unknown" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
+Json to_json(const CudaInfo& cuda) {
+  const auto text_or_null = [](const std::string& text) {
+    return text.empty() ? Json() : Json(text);
+  };
+  Json gpus = Json::array();
+  for (const GpuInfo& gpu : cuda.gpus) {
+    gpus.push_back({{"index", gpu.index},
+                    {"name", gpu.name},
+                    {"capability", gpu.capability},
+                    {"multiprocessors", gpu.num_multiprocessors},
+                    {"memory_bytes", gpu.memory_bytes},
+                    {"supported", gpu.supported}});
+  }
+  return {{"driver", text_or_null(cuda.driver_version)},
+          {"driver_problem", text_or_null(cuda.driver_problem)},
+          {"nvrtc", text_or_null(cuda.nvrtc_version)},
+          {"nvrtc_path", text_or_null(cuda.nvrtc_path)},
+          {"nvrtc_problem", text_or_null(cuda.nvrtc_problem)},
+          {"gpus", std::move(gpus)}};
+}
+
+std::vector<std::string> backends(const CudaInfo& cuda) {
+  const bool has_gpu = std::any_of(cuda.gpus.begin(), cuda.gpus.end(),
+                                   [](const GpuInfo& gpu) { return gpu.supported; });
+  return has_gpu ? std::vector<std::string>{"cpu", "cuda"} : std::vector<std::string>{"cpu"};
+}
+
+void print_cuda(const CudaInfo& cuda) {
+  print_item("driver", cuda.driver_problem.empty() ? "CUDA " + cuda.driver_version
+                                                   : "none: " + cuda.driver_problem);
+  for (const GpuInfo& gpu : cuda.gpus) {
+    print_item(
+        fmt::format("GPU {}", gpu.index),
+        fmt::format("{}, capability {}, {} multiprocessors, {}{}", gpu.name, gpu.capability,
+                    gpu.num_multiprocessors, bytes_text(static_cast<double>(gpu.memory_bytes)),
+                    gpu.supported ? "" : "; parapet has no kernels for it"));
+  }
+  print_item("NVRTC", cuda.nvrtc_problem.empty()
+                          ? fmt::format("{} ({})", cuda.nvrtc_version, cuda.nvrtc_path)
+                          : "none: " + cuda.nvrtc_problem);
+}
+
 int run_info(bool json) {
   const CpuInfo cpu = cpu_info();
+  const CudaInfo cuda = cuda_info();
   if (json) {
     print_json({{"version", version()},
-                {"backends", {"cpu"}},
+                {"backends", backends(cuda)},
                 {"cpu",
                  {{"name", cpu_name()},
                   {"threads", cpu.num_threads},
@@ -43,18 +89,18 @@ int run_info(bool json) {
                   {"simd_targets", cpu.simd_targets},
                   {"caches", to_json(caches())},
                   {"memory_available_bytes", static_cast<std::int64_t>(available_memory())}}},
-                {"devices", Json::array()}});
+                {"cuda", to_json(cuda)}});
     return kOk;
   }
   print_item("parapet", version());
-  print_item("backends", "cpu");
+  print_item("backends", fmt::format("{}", fmt::join(backends(cuda), ", ")));
   print_item("processor", cpu_name());
   print_item("SIMD", fmt::format("{} (this processor runs {})", cpu.simd_target,
                                  fmt::join(cpu.simd_targets, ", ")));
   print_item("threads", fmt::format("{}", cpu.num_threads));
   print_item("caches", cache_text(caches()));
   print_item("memory", bytes_text(available_memory()) + " available");
-  print_item("devices", "no GPU: this version computes on the processor");
+  print_cuda(cuda);
   return kOk;
 }
 

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 
@@ -87,9 +86,7 @@ Replay open(const ReplayOptions& options) {
   const auto out_bytes = static_cast<double>(tools::bytes_of(call.q.dtype(), call.out_shape()));
   require_memory(out_bytes, options.file + ": out");
   replay.computed = call.make_result();
-  // NaN everywhere: what the call would not write shows in the check.
-  std::memset(replay.computed.out.bytes().data(), 0xFF, replay.computed.out.bytes().size());
-  std::memset(replay.computed.lse->bytes().data(), 0xFF, replay.computed.lse->bytes().size());
+  tools::fill_with_nan(replay.computed);
   try {
     replay.problem = api::make_problem(call.with(replay.computed), call.options);
     if (replay.capture.out) {

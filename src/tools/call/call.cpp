@@ -96,6 +96,12 @@ ForwardTensors Call::with(const Result& result) const {
           .learnable_sink = view_of(learnable_sink)};
 }
 
+void fill_with_nan(const Result& result) {
+  // All bits set is a NaN in every dtype.
+  std::ranges::fill(result.out.bytes(), std::byte{0xFF});
+  if (result.lse) std::ranges::fill(result.lse->bytes(), std::byte{0xFF});
+}
+
 void fill_normal(const Tensor& tensor, std::uint64_t seed) {
   seed = scatter(seed);
   if (size_of(tensor.dtype()) == 4) {

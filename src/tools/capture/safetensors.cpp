@@ -155,12 +155,13 @@ void write_safetensors(std::ostream& stream, const std::map<std::string, std::st
                        const std::map<std::string, const Tensor*>& tensors) {
   Json header{{kMetadata, metadata}};
   std::int64_t begin = 0;
-  for (const auto& [name, tensor] : tensors) {
+  for (const auto& [name, pointer] : tensors) {
+    const Tensor& tensor = *pointer;
     const auto dtype = std::find_if(kDTypes.begin(), kDTypes.end(),
-                                    [&](const auto& d) { return d.second == tensor->dtype(); });
-    const std::int64_t end = begin + static_cast<std::int64_t>(tensor->bytes().size());
+                                    [&](const auto& d) { return d.second == tensor.dtype(); });
+    const std::int64_t end = begin + static_cast<std::int64_t>(tensor.bytes().size());
     header[name] = {
-        {"dtype", dtype->first}, {"shape", tensor->shape()}, {"data_offsets", {begin, end}}};
+        {"dtype", dtype->first}, {"shape", tensor.shape()}, {"data_offsets", {begin, end}}};
     begin = end;
   }
   std::string text = dump(header);

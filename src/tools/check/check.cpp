@@ -16,15 +16,15 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Half the distance between 1 and the next number.
-double unit_roundoff(DType dtype) {
+// How far a number may be from the nearest one that dtype has.
+double rounding_error(DType dtype, double value) {
   switch (dtype) {
     case DType::kBFloat16:
-      return 0x1p-8;
+      return 0x1p-8 * std::fabs(value);
     case DType::kFloat16:
-      return 0x1p-11;
+      return std::max(0x1p-11 * std::fabs(value), 0x1p-25);
     default:
-      return 0x1p-24;
+      return 0x1p-24 * std::fabs(value);
   }
 }
 
@@ -130,7 +130,7 @@ Reference::Reference(const api::Problem& problem, std::vector<RowId> rows)
     const double error = distance(rounded.lse, exact.lse) / (1 + std::fabs(exact.lse));
     if (std::isfinite(error)) lse_tolerance_ = std::max(lse_tolerance_, 2 * error);
   }
-  out_tolerance_ += unit_roundoff(problem.dtype) + kFloat32Floor;
+  out_tolerance_ += kFloat32Floor;
   lse_tolerance_ += kFloat32Floor;
 }
 
@@ -143,8 +143,10 @@ Comparison Reference::compare(const api::Problem& result) const {
     const oracle::Row& rounded = rounded_[i];
     bool wrong = false;
     for (std::size_t d = 0; d < exact.out.size(); ++d) {
+      const double allowed =
+          out_tolerance_ * exact.scale + rounding_error(result.dtype, exact.out[d]);
       const Deviation out = judge(ids_[i], static_cast<int64>(d), found.out[d], exact.out[d],
-                                  rounded.out[d], out_tolerance_ * exact.scale);
+                                  rounded.out[d], allowed);
       keep_worst(comparison.out, out);
       wrong |= out.share > 1;
     }

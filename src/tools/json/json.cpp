@@ -52,7 +52,11 @@ std::string quote(std::string_view text) {
 Json parse_json(std::string_view text, const std::string& file) {
   std::vector<std::set<std::string>> keys;  // of the objects that are open
   const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kMaxDepth) fail(file, fmt::format("JSON more than {} levels deep", kMaxDepth));
+    const bool opens =
+        event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
+    if (opens && depth >= kMaxDepth) {
+      fail(file, fmt::format("JSON more than {} levels deep", kMaxDepth));
+    }
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key) {

@@ -158,8 +158,9 @@ Case read_case(const Fields& fields) {
   read_options(fields, c);
   try {
     bytes_of(c);
+    plan_of(c);
   } catch (const Error&) {
-    fields.entry().refuse("expected tensors of fewer than 2^63 bytes");
+    fields.entry().refuse("expected tensors of fewer than 2^63 bytes and fewer than 2^63 FLOPs");
   }
   return c;
 }
