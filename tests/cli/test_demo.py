@@ -68,6 +68,6 @@ def test_a_case_of_a_grid(program: Program) -> None:
 
 
 def test_more_than_the_memory_is_refused(program: Program, workload: WorkloadFile) -> None:
-    path = workload(batch=1000, seqlen=1 << 20, num_heads=64, head_dim=128)
+    path = workload(batch=1000, seqlen=1 << 16, num_heads=64, head_dim=128)
     error = program.error("demo", "-w", path, "--heads", "64")
     assert "of memory, and" in error
