@@ -58,10 +58,8 @@ _library = _load()
 
 # forward(uint16_is_bfloat16, *TENSORS, *OPTIONS) computes a call; what is absent is None.
 # measure_forward(repeats, uint16_is_bfloat16, *TENSORS, *OPTIONS) returns the seconds of one.
-TENSORS = (
-    *("q", "k", "v", "out", "lse", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"),
-    "learnable_sink",
-)
+LENGTHS = ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
+TENSORS = ("q", "k", "v", "out", "lse", *LENGTHS, "learnable_sink")
 OPTIONS = ("softmax_scale", "causal", "window_left", "window_right", "softcap", "num_splits")
 forward = _library.get_function("forward")
 forward.release_gil = True

@@ -59,8 +59,8 @@ class NumPy:
         if tensor.dtype == self._bfloat16:
             tensor = tensor.view(np.uint16)
         elif tensor.dtype not in self._exported:
-            floats = not name.startswith(("cu_seqlens", "seqused"))
-            expected = "float32, float16 or bfloat16" if floats else "int32"
+            lengths = name in _ffi.LENGTHS
+            expected = "int32" if lengths else "float32, float16 or bfloat16"
             raise ValueError(f"{name}: expected dtype {expected}, found {tensor.dtype}")
         return tensor if tensor.flags.writeable else np.asarray(_Writeable(tensor))
 
