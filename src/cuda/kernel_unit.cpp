@@ -4,7 +4,6 @@
 
 #include <array>
 #include <charconv>
-#include <climits>
 #include <vector>
 
 #include "parapet/error.h"
@@ -35,9 +34,6 @@ constexpr std::string_view kFloat16 = "fp16";
 
 // A key in the shape for short segments, where that is not the usual one.
 constexpr std::string_view kShort = "short";
-kernels::ForwardShape short_shape(const ForwardConfig& config) {
-  return kernels::forward_shape(config, {.keys = 0, .shared_bytes_per_sm = INT_MAX});
-}
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -72,7 +68,8 @@ std::string kernel_name(const ForwardConfig& config) {
   for (const Switch& option : kSwitches) {
     if (config.*option.field != option.usual) name += fmt::format("-{}", option.name);
   }
-  if (config.shape == short_shape(config) && config.shape != kernels::forward_shape(config)) {
+  if (config.shape == kernels::forward_shape(config, kShortSegments) &&
+      config.shape != kernels::forward_shape(config)) {
     name += fmt::format("-{}", kShort);
   }
   return name;
@@ -90,7 +87,8 @@ ForwardConfig parse_kernel_name(std::string_view name) {
         if (option.name == parts[i]) config.*option.field = !option.usual;
       }
     }
-    config.shape = parts.back() == kShort ? short_shape(config) : kernels::forward_shape(config);
+    config.shape = parts.back() == kShort ? kernels::forward_shape(config, kShortSegments)
+                                          : kernels::forward_shape(config);
     valid = kernel_name(config) == name;  // nothing unknown, twice or out of order
   }
   if (!valid) {

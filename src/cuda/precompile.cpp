@@ -65,12 +65,15 @@ std::vector<Job> jobs_of(const PrecompileOptions& options) {
 
 std::vector<std::string> common_kernels() {
   std::vector<std::string> names;
-  for (const char* dtype : {"bf16", "fp16"}) {
+  for (const auto element : {kernels::Element::kBfloat16, kernels::Element::kFloat16}) {
     for (const int head_dim : {64, 96, 128, 192, 256}) {
-      for (const char* mask : {"", "-right"}) {
-        const std::string name = fmt::format("forward-{}-d{}{}", dtype, head_dim, mask);
-        names.push_back(name);
-        if (head_dim <= 128) names.push_back(name + "-short");
+      for (const bool causal : {false, true}) {
+        ForwardConfig config{
+            .element = element, .head_dim = head_dim, .head_dim_v = head_dim, .right_edge = causal};
+        config.shape = kernels::forward_shape(config);
+        names.push_back(cuda::kernel_name(config));
+        config.shape = kernels::forward_shape(config, cuda::kShortSegments);
+        if (cuda::kernel_name(config) != names.back()) names.push_back(cuda::kernel_name(config));
       }
     }
   }
