@@ -33,7 +33,8 @@ std::vector<CallSpec> grid() {
     for (const int64 dim : {8, 16, 40, 64, 72, 96, 128, 160, 192, 256}) {
       add({.dtype = dtype, .head_dim = dim, .head_dim_v = dim});
     }
-    for (const auto& [dim, dim_v] : {std::pair{192, 128}, {64, 256}, {128, 64}, {256, 8}}) {
+    for (const auto& [dim, dim_v] :
+         {std::pair{192, 128}, {64, 256}, {128, 64}, {256, 8}, {128, 8}, {8, 256}}) {
       add({.dtype = dtype, .head_dim = dim, .head_dim_v = dim_v, .options = causal()});
     }
   }
