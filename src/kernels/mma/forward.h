@@ -23,24 +23,26 @@ DEVICE void store_rows(const Warp<kConfig>& warp, const BlockRows<kConfig.packed
   using T = Tile<kConfig>;
   const int lane = static_cast<int>(arch::thread_index_again() % 32);
   UNROLL
-  for (int m = 0; m < T::kRowTiles; ++m) UNROLL
-  for (int half = 0; half < 2; ++half) {
-    const int in_warp = m * 16 + half * 8 + lane / 4, row = first_row + in_warp;
-    RowResult result{0.0f, -arch::kInfinity};
-    float sum = warp.sum[m][T::kPipelined ? half : 2 * half];
-    if constexpr (T::kPipelined) sum = row_sum(sum);
-    const bool used = row < rows.used();
-    if (used) result = finish_row(sum, warp.neg_reference[m][half], rows.sink(row));
-    const bool empty = !used || sum == 0.0f;
+  for (int m = 0; m < T::kRowTiles; ++m) {
     UNROLL
-    for (int block = 0; block < T::kValueSlices * 2; ++block) {
-      const float low = warp.out[m][block][2 * half], high = warp.out[m][block][2 * half + 1];
-      arch::store_shared(
-          stage + shared_at<T::kRowBytes>(in_warp, block) + lane % 4 * 4,
-          empty ? 0 : pack<kConfig.element>(low * result.factor, high * result.factor));
+    for (int half = 0; half < 2; ++half) {
+      const int in_warp = m * 16 + half * 8 + lane / 4, row = first_row + in_warp;
+      RowResult result{0.0f, -arch::kInfinity};
+      float sum = warp.sum[m][T::kPipelined ? half : 2 * half];
+      if constexpr (T::kPipelined) sum = row_sum(sum);
+      const bool used = row < rows.used();
+      if (used) result = finish_row(sum, warp.neg_reference[m][half], rows.sink(row));
+      const bool empty = !used || sum == 0.0f;
+      UNROLL
+      for (int block = 0; block < T::kValueSlices * 2; ++block) {
+        const float low = warp.out[m][block][2 * half], high = warp.out[m][block][2 * half + 1];
+        arch::store_shared(
+            stage + shared_at<T::kRowBytes>(in_warp, block) + lane % 4 * 4,
+            empty ? 0 : pack<kConfig.element>(low * result.factor, high * result.factor));
+      }
+      if (rows.params.lse != nullptr && lane % 4 == 0 && row < rows.owned())
+        arch::store_global_float(rows.lse(row), result.lse);
     }
-    if (rows.params.lse != nullptr && lane % 4 == 0 && row < rows.owned())
-      arch::store_global_float(rows.lse(row), result.lse);
   }
   arch::sync_warp();  // the rows are staged
   constexpr int kUnits = kConfig.head_dim_v / kUnitElements;

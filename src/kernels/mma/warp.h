@@ -101,8 +101,10 @@ struct Warp {
     UNROLL
     for (int m = 0; m < T::kRowTiles; ++m) {
       UNROLL
-      for (auto& block : out[m]) UNROLL
-      for (float& x : block) x = 0.0f;
+      for (auto& block : out[m]) {
+        UNROLL
+        for (float& x : block) x = 0.0f;
+      }
       UNROLL
       for (float& x : neg_reference[m]) x = kNoReference;
       UNROLL
@@ -116,9 +118,11 @@ struct Warp {
 
   DEVICE void load_queries(u32 offset) {
     UNROLL
-    for (int slice = 0; slice < T::kKeySlices; ++slice) UNROLL
-    for (int m = 0; m < T::kRowTiles; ++m)
-      arch::load_matrices(query[m][slice], fragment_at(offset, m, slice));
+    for (int slice = 0; slice < T::kKeySlices; ++slice) {
+      UNROLL
+      for (int m = 0; m < T::kRowTiles; ++m)
+        arch::load_matrices(query[m][slice], fragment_at(offset, m, slice));
+    }
   }
 
   // ---- Scores: Q K^T of a chunk. A step multiplies 16 keys by a slice, two steps after asking for
@@ -135,13 +139,15 @@ struct Warp {
     fetch_keys(keys, chunk, step + 2);
     const u32(&k)[4] = keys[step % 3];
     UNROLL
-    for (int half = 0; half < 2; ++half) UNROLL
-    for (int m = 0; m < T::kRowTiles; ++m) {
-      float(&to)[4] = scores[m][2 * n + half];
-      if (slice == 0)
-        multiply_from_zero<kElement>(to, query[m][slice], k[2 * half], k[2 * half + 1]);
-      else
-        multiply<kElement>(to, query[m][slice], k[2 * half], k[2 * half + 1]);
+    for (int half = 0; half < 2; ++half) {
+      UNROLL
+      for (int m = 0; m < T::kRowTiles; ++m) {
+        float(&to)[4] = scores[m][2 * n + half];
+        if (slice == 0)
+          multiply_from_zero<kElement>(to, query[m][slice], k[2 * half], k[2 * half + 1]);
+        else
+          multiply<kElement>(to, query[m][slice], k[2 * half], k[2 * half + 1]);
+      }
     }
   }
 
@@ -181,14 +187,18 @@ struct Warp {
   DEVICE void hide(Scores& exponents, int first_key, const Frame& frame) const {
     const int lane = static_cast<int>(arch::thread_index_again() % 32);
     UNROLL
-    for (int m = 0; m < T::kRowTiles; ++m) UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const KeyRange seen = view(frame, row_in_warp(lane, m, half));
+    for (int m = 0; m < T::kRowTiles; ++m) {
       UNROLL
-      for (int block = 0; block < T::kChunkBlocks; ++block) UNROLL
-      for (int e = 0; e < 2; ++e) {
-        const int key = first_key + key_in_chunk(lane, block, e);
-        if (!seen.contains(key)) exponents[m][block][2 * half + e] = -arch::kInfinity;
+      for (int half = 0; half < 2; ++half) {
+        const KeyRange seen = view(frame, row_in_warp(lane, m, half));
+        UNROLL
+        for (int block = 0; block < T::kChunkBlocks; ++block) {
+          UNROLL
+          for (int e = 0; e < 2; ++e) {
+            const int key = first_key + key_in_chunk(lane, block, e);
+            if (!seen.contains(key)) exponents[m][block][2 * half + e] = -arch::kInfinity;
+          }
+        }
       }
     }
   }
@@ -197,29 +207,33 @@ struct Warp {
   // far.
   DEVICE void raise(Scores& exponents) {
     UNROLL
-    for (int m = 0; m < T::kRowTiles; ++m) UNROLL
-    for (int half = 0; half < 2; ++half) {
-      float top = -arch::kInfinity;
+    for (int m = 0; m < T::kRowTiles; ++m) {
       UNROLL
-      for (int block = 0; block < T::kChunkBlocks; ++block)
-        top = arch::max(
-            top, arch::max(exponents[m][block][2 * half], exponents[m][block][2 * half + 1]));
-      float& reference = neg_reference[m][half];
-      const Raise raise = raise_reference(reference, row_max(top));
-      reference = raise.neg_reference;
-      UNROLL
-      for (int block = 0; block < T::kChunkBlocks; ++block) UNROLL
-      for (int e = 0; e < 2; ++e) exponents[m][block][2 * half + e] -= raise.rise;
-      if constexpr (T::kPipelined) {
-        sum[m][half] *= raise.factor;
-      } else {
-        sum[m][2 * half] *= raise.factor;
-        sum[m][2 * half + 1] *= raise.factor;
-      }
-      UNROLL
-      for (auto& block : out[m]) {
-        block[2 * half] *= raise.factor;
-        block[2 * half + 1] *= raise.factor;
+      for (int half = 0; half < 2; ++half) {
+        float top = -arch::kInfinity;
+        UNROLL
+        for (int block = 0; block < T::kChunkBlocks; ++block)
+          top = arch::max(
+              top, arch::max(exponents[m][block][2 * half], exponents[m][block][2 * half + 1]));
+        float& reference = neg_reference[m][half];
+        const Raise raise = raise_reference(reference, row_max(top));
+        reference = raise.neg_reference;
+        UNROLL
+        for (int block = 0; block < T::kChunkBlocks; ++block) {
+          UNROLL
+          for (int e = 0; e < 2; ++e) exponents[m][block][2 * half + e] -= raise.rise;
+        }
+        if constexpr (T::kPipelined) {
+          sum[m][half] *= raise.factor;
+        } else {
+          sum[m][2 * half] *= raise.factor;
+          sum[m][2 * half + 1] *= raise.factor;
+        }
+        UNROLL
+        for (auto& block : out[m]) {
+          block[2 * half] *= raise.factor;
+          block[2 * half + 1] *= raise.factor;
+        }
       }
     }
   }
@@ -237,10 +251,12 @@ struct Warp {
     fetch_values(values, chunk, step + 1);
     if (slice == T::kValueSlices / 2) add_sums(weights, k);
     UNROLL
-    for (int half = 0; half < 2; ++half) UNROLL
-    for (int m = 0; m < T::kRowTiles; ++m)
-      multiply<kElement>(out[m][2 * slice + half], weights[m][k], values[step % 2][2 * half],
-                         values[step % 2][2 * half + 1]);
+    for (int half = 0; half < 2; ++half) {
+      UNROLL
+      for (int m = 0; m < T::kRowTiles; ++m)
+        multiply<kElement>(out[m][2 * slice + half], weights[m][k], values[step % 2][2 * half],
+                           values[step % 2][2 * half + 1]);
+    }
   }
 
   DEVICE void add_sums(const Weights& weights, int k) {
