@@ -29,8 +29,13 @@ double rounding_error(DType dtype, double value) {
 }
 
 // What a few float32 operations may lose in rows where the plain computation happens to lose
-// nothing.
+// nothing: relative to the numbers themselves, and to the terms that scores are sums of. A score
+// that is off by x is a weight that is off by a factor of exp(x).
 constexpr double kFloat32Floor = 0x1p-20;
+
+double score_error(const oracle::Row& exact) {
+  return std::isfinite(exact.score_scale) ? 0x1p-23 * exact.score_scale : 0;
+}
 
 int64 lse_index(const api::Problem& problem, const RowId& id, int64 tensor_row) {
   return id.segment * problem.lse_batch_stride + id.head * problem.lse_head_stride +
@@ -143,8 +148,8 @@ Comparison Reference::compare(const api::Problem& result) const {
     const oracle::Row& rounded = rounded_[i];
     bool wrong = false;
     for (std::size_t d = 0; d < exact.out.size(); ++d) {
-      const double allowed =
-          out_tolerance_ * exact.scale + rounding_error(result.dtype, exact.out[d]);
+      const double allowed = (out_tolerance_ + score_error(exact)) * exact.scale +
+                             rounding_error(result.dtype, exact.out[d]);
       const Deviation out = judge(ids_[i], static_cast<int64>(d), found.out[d], exact.out[d],
                                   rounded.out[d], allowed);
       keep_worst(comparison.out, out);
@@ -152,7 +157,7 @@ Comparison Reference::compare(const api::Problem& result) const {
     }
     if (result.lse) {
       const Deviation lse = judge(ids_[i], std::nullopt, found.lse, exact.lse, rounded.lse,
-                                  lse_tolerance_ * (1 + std::fabs(exact.lse)));
+                                  lse_tolerance_ * (1 + std::fabs(exact.lse)) + score_error(exact));
       keep_worst(comparison.lse, lse);
       wrong |= lse.share > 1;
     }

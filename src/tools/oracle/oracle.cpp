@@ -41,11 +41,16 @@ Row attend(const api::Problem& p, int64 segment, int64 head, int64 row, const Ro
   const int64 begin = std::max<int64>(diagonal - p.band.left, 0);
   const int64 end = std::min(diagonal + p.band.right + 1, keys.length);
 
+  Real score_scale = 0;
   const auto q = load_row<Real>(p, p.q, p.head_dim, segment, queries.begin + row, head);
   const auto score = [&](int64 key) {
     const auto k = load_row<Real>(p, p.k, p.head_dim, segment, keys.begin + key, key_head);
-    Real dot = 0;
-    for (std::size_t d = 0; d < q.size(); ++d) dot += q[d] * k[d];
+    Real dot = 0, size = 0;
+    for (std::size_t d = 0; d < q.size(); ++d) {
+      dot += q[d] * k[d];
+      size += std::fabs(q[d] * k[d]);
+    }
+    score_scale = std::max(score_scale, size * static_cast<Real>(std::fabs(p.softmax_scale)));
     const Real scaled = dot * static_cast<Real>(p.softmax_scale);
     const Real cap = static_cast<Real>(p.softcap);
     return cap > 0 ? cap * std::tanh(scaled / cap) : scaled;
@@ -61,7 +66,9 @@ Row attend(const api::Problem& p, int64 segment, int64 head, int64 row, const Ro
     if (!(scores.back() <= maximum) && !std::isnan(maximum)) maximum = scores.back();
   }
 
-  Row result{std::vector<double>(static_cast<std::size_t>(p.head_dim_v), 0.0), maximum, 0.0};
+  Row result{.out = std::vector<double>(static_cast<std::size_t>(p.head_dim_v), 0.0),
+             .lse = maximum,
+             .score_scale = static_cast<double>(score_scale)};
   if (maximum == kNone) return result;
   Real sum = std::exp(sink - maximum);
   for (const Real s : scores) sum += std::exp(s - maximum);

@@ -28,6 +28,9 @@ struct Row {
   // The largest weighted average of |v| over the head dim: what rounding errors of `out` are
   // relative to.
   double scale = 0.0;
+  // The largest sum of |q k| over the head dim, times softmax_scale: what rounding errors of the
+  // scores are relative to.
+  double score_scale = 0.0;
 };
 
 // Row `row` < query_rows().length of head `head` of segment `segment`.
