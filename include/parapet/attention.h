@@ -29,7 +29,7 @@ struct ForwardTensors {
 };
 
 struct ForwardOptions {
-  // Factor on q k^T; 1 / sqrt(D) when absent.
+  // Factor on q k^T, from -1e30 to 1e30; 1 / sqrt(D) when absent.
   std::optional<float> softmax_scale{};
 
   // Query i of a segment sees the keys j <= i + Sk - Sq: the last query sees the last key.
@@ -40,7 +40,7 @@ struct ForwardOptions {
   std::optional<std::int64_t> window_left{};
   std::optional<std::int64_t> window_right{};
 
-  // c > 0 replaces a scaled score s by c * tanh(s / c), before masking. 0: off.
+  // c from 1e-30 to 1e30 replaces a scaled score s by c * tanh(s / c), before masking. 0: off.
   float softcap = 0.0f;
 
   // Into how many parts the keys of a segment are split. 1: the result of a segment does not depend
@@ -74,6 +74,9 @@ struct ForwardOptions {
 // A query without a visible key, or beyond its segment's used length, or that no segment covers,
 // gets output 0; its lse is -infinity (the sink where there is one, for rows inside the used
 // length). Keys that a query does not see cannot change its result, whatever is stored there.
+//
+// No two elements of out or lse may share memory, nor an element with another tensor; views that
+// interleave in one buffer, such as the heads of a fused projection, are fine.
 //
 // q, k, v and out may have any strides; one whose last stride is not 1 is copied once (on a GPU it
 // is refused).

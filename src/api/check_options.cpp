@@ -10,6 +10,10 @@ namespace {
 constexpr int kMaxSplits = 256;
 constexpr int kMaxThreads = 1024;
 
+// Backends fold constants such as log2(e) into the factors on scores, in float32, and divide by
+// them.
+constexpr float kMaxFactor = 1e30f;
+
 void check_window(const char* name, const std::optional<std::int64_t>& window) {
   if (window && *window < -1)
     refuse("{}: expected at least -1 (unlimited), found {}", name, *window);
@@ -22,11 +26,15 @@ void check_count(const char* name, int count, int most) {
 }  // namespace
 
 void check_options(const ForwardOptions& options) {
-  if (options.softmax_scale && !std::isfinite(*options.softmax_scale)) {
-    refuse("softmax_scale: expected a finite number, found {}", *options.softmax_scale);
+  // A NaN fails every comparison.
+  if (options.softmax_scale && !(std::fabs(*options.softmax_scale) <= kMaxFactor)) {
+    refuse("softmax_scale: expected a finite number, at most 1e30 in size, found {}",
+           *options.softmax_scale);
   }
-  if (!std::isfinite(options.softcap) || options.softcap < 0) {
-    refuse("softcap: expected a finite number of at least 0, found {}", options.softcap);
+  const float softcap = options.softcap;
+  if (softcap != 0 && !(softcap >= 1 / kMaxFactor && softcap <= kMaxFactor)) {
+    refuse("softcap: expected a finite number of at least 0: 0 (off) or 1e-30 to 1e30, found {}",
+           softcap);
   }
   check_window("window_left", options.window_left);
   check_window("window_right", options.window_right);

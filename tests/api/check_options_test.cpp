@@ -30,17 +30,25 @@ api::Problem problem_of(const Change& change) {
   return api::make_problem(call.tensors, call.options);
 }
 
-TEST(CheckOptions, NumbersAreFinite) {
-  refused({"softmax_scale: expected a finite number, found inf"},
-          [](auto& o) { o.softmax_scale = kInfinity; });
-  refused({"softmax_scale: expected a finite number, found nan"},
-          [](auto& o) { o.softmax_scale = std::nanf(""); });
-  refused({"softcap: expected a finite number of at least 0, found inf"},
-          [](auto& o) { o.softcap = kInfinity; });
-  refused({"softcap: expected a finite number of at least 0, found nan"},
-          [](auto& o) { o.softcap = std::nanf(""); });
-  refused({"softcap: expected a finite number of at least 0, found -1"},
-          [](auto& o) { o.softcap = -1; });
+TEST(CheckOptions, FactorsAreOfUsableSize) {
+  const auto refuse_scale = [](float scale, const std::string& found) {
+    refused({"softmax_scale: expected a finite number, at most 1e30 in size, found " + found},
+            [&](auto& o) { o.softmax_scale = scale; });
+  };
+  refuse_scale(kInfinity, "inf");
+  refuse_scale(-kInfinity, "-inf");
+  refuse_scale(std::nanf(""), "nan");
+  refuse_scale(-2e30f, "-2e+30");
+  const auto refuse_softcap = [](float softcap, const std::string& found) {
+    refused({"softcap: expected a finite number of at least 0: 0 (off) or 1e-30 to 1e30, found " +
+             found},
+            [&](auto& o) { o.softcap = softcap; });
+  };
+  refuse_softcap(kInfinity, "inf");
+  refuse_softcap(std::nanf(""), "nan");
+  refuse_softcap(-1, "-1");
+  refuse_softcap(3e38f, "3e+38");
+  refuse_softcap(1e-40f, "1e-40");
 }
 
 TEST(CheckOptions, Windows) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "api/problem.h"
+#include "api/refuse.h"
 #include "parapet/attention.h"
 #include "parapet/error.h"
 #include "support/tensor.h"
@@ -30,6 +31,32 @@ namespace {
 [[noreturn]] void fail(const std::string& reason) {
   std::fprintf(stderr, "%s\n", reason.c_str());
   std::abort();
+}
+
+std::string text(const TensorView& view) {
+  return fmt::format("{} {} with strides {}", name_of(view.dtype), api::shape_text(view),
+                     api::strides_text(view));
+}
+
+std::string text(const ForwardTensors& t, const ForwardOptions& o) {
+  std::string text_of_all =
+      fmt::format("q {}, k {}, v {}, out {}", text(t.q), text(t.k), text(t.v), text(t.out));
+  const auto add = [&](const char* name, const std::optional<TensorView>& view) {
+    if (!view) return;
+    text_of_all += fmt::format(", {}:", name);
+    for (std::int64_t i = 0; i < view->num_elements(); ++i) {
+      text_of_all += fmt::format(" {}", get(*view, i));
+    }
+  };
+  add("cu_seqlens_q", t.cu_seqlens_q);
+  add("cu_seqlens_k", t.cu_seqlens_k);
+  add("seqused_q", t.seqused_q);
+  add("seqused_k", t.seqused_k);
+  add("learnable_sink", t.learnable_sink);
+  return text_of_all +
+         fmt::format("; scale {}, softcap {}, causal {}, window {}, {}, splits {}, threads {}",
+                     o.softmax_scale.value_or(-1), o.softcap, o.causal, o.window_left.value_or(-1),
+                     o.window_right.value_or(-1), o.num_splits, o.num_threads);
 }
 
 // How many elements from its lowest to its highest a view reaches over.
@@ -224,10 +251,9 @@ void check_result(const ArbitraryCall& call) {
   forward(compact.tensors(), call.options());
   for (std::int64_t i = 0; i < out.num_elements(); ++i) {
     const double found = get(strided_out, i), expected = get(out, i);
-    if (found != expected && !(std::isnan(found) && std::isnan(expected))) {
-      fail(fmt::format("element {} of out is {}, but {} with tensors in C order", i, found,
-                       expected));
-    }
+    if (found == expected || (std::isnan(found) && std::isnan(expected))) continue;
+    fail(fmt::format("{}\nelement {} of out is {}, but {} with tensors in C order",
+                     text(call.tensors(), call.options()), i, found, expected));
   }
 
   const api::Problem problem = api::make_problem(compact.tensors(), call.options());
@@ -236,8 +262,9 @@ void check_result(const ArbitraryCall& call) {
   const tools::Reference reference(problem, tools::sample_rows(problem, 1, 2, 1));
   const tools::Comparison comparison = reference.compare(problem);
   if (comparison.ok()) return;
-  fail(fmt::format("{} of {} rows are wrong; out: {}; lse: {}", comparison.wrong_rows,
-                   comparison.rows, comparison.out ? comparison.out->text() : "not compared",
+  fail(fmt::format("{}\n{} of {} rows are wrong; out: {}; lse: {}",
+                   text(call.tensors(), call.options()), comparison.wrong_rows, comparison.rows,
+                   comparison.out ? comparison.out->text() : "not compared",
                    comparison.lse ? comparison.lse->text() : "not compared"));
 }
 
