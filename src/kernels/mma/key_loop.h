@@ -87,7 +87,12 @@ struct KeyLoop {
     constexpr int kSteps = WarpState::kValueSteps;
     warp.value_step(weights, fragments, chunk.values, step);
     ring.template copies_at<kSteps>(step);
-    if (step >= kSteps - 2) warp.fetch_keys(key_fragments, chunk.next_keys, step - (kSteps - 2));
+    UNROLL
+    for (int next = 0; next < 2; ++next) {  // with the last two steps, or the only one
+      if (step == plan::max(kSteps - 2 + next, 0)) {
+        warp.fetch_keys(key_fragments, chunk.next_keys, next);
+      }
+    }
   }
 
   // One chunk: scores, softmax, P V. The exponentials are taken against the old reference while the
