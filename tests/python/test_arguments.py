@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tvm_ffi
 from calls import dense, packed
 
 import parapet
@@ -26,6 +27,13 @@ def test_what_is_not_supported_yet(rng, function, name):
     call = dense(rng)
     with pytest.raises(NotImplementedError, match=f"^{name}: "):
         function(call.q, call.k, call.v, **{name: call.q})
+
+
+@pytest.mark.parametrize("error", [ValueError, NotImplementedError, RuntimeError])
+def test_the_kinds_of_errors_that_the_library_has(error):
+    found = tvm_ffi.convert(error("message")).py_error()
+    assert type(found) is error
+    assert str(found) == "message"
 
 
 @pytest.mark.parametrize("name", ["q", "k", "v", "seqused_k", "learnable_sink"])
