@@ -10,7 +10,7 @@ namespace parapet {
 enum class ErrorCode {
   kInvalidArgument,  // an argument is malformed or disagrees with another one; Python: ValueError
   kNotImplemented,   // a valid request that this version cannot serve; Python: NotImplementedError
-  kRuntime,          // the machine failed: no memory, no driver, an unreadable file; Python: RuntimeError
+  kRuntime,  // the machine failed: no memory, no driver, an unreadable file; Python: RuntimeError
 };
 
 // The only exception type that parapet throws. The message names the argument, the value found and

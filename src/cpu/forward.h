@@ -20,7 +20,8 @@ std::string simd_target();
 std::vector<std::string> simd_targets();
 
 // Restricts dispatch to one target by name; an empty name lifts the restriction. For tests and
-// measurements, not while a call runs. Throws Error(kInvalidArgument) for a name that this CPU lacks.
+// measurements, not while a call runs. Throws Error(kInvalidArgument) for a name that this CPU
+// lacks.
 void force_simd_target(const std::string& name);
 
 // What the machine gives at this moment, to put a figure beside its ceiling: float32 multiply-adds

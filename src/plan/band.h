@@ -7,7 +7,8 @@
 
 namespace parapet::plan {
 
-// No tensor has more rows: sums of a few lengths, and products with a small number, do not overflow.
+// No tensor has more rows: sums of a few lengths, and products with a small number, do not
+// overflow.
 inline constexpr int64 kMaxLength = int64{1} << 48;
 
 // Far beyond any length, and small enough that sums of a few of them do not overflow.
@@ -54,8 +55,8 @@ PARAPET_HOST_DEVICE constexpr KeyTiles key_tiles(Band band, Range rows, int64 se
   if (first.begin >= last.end) return {};
   const Range visited{first.begin / tile_keys, ceil_div(last.end, tile_keys)};
 
-  // Seen by all: from the last query's begin to the first query's end. The tensor's last tile may be
-  // short; it is full when all keys that exist are seen.
+  // Seen by all: from the last query's begin to the first query's end. The tensor's last tile may
+  // be short; it is full when all keys that exist are seen.
   const int64 full_begin = ceil_div(last.begin, tile_keys);
   const int64 full_end =
       first.end == seqlen_k ? ceil_div(seqlen_k, tile_keys) : first.end / tile_keys;

@@ -38,8 +38,8 @@ int64 arithmetic_sum(int64 first, int64 count) {
 
 // The sum of clamp(first + i, 0, limit) over 0 <= i < count.
 int64 clamped_sum(int64 first, int64 count, int64 limit) {
-  const int64 rising_begin = clamp(-first, int64{0}, count);              // below: 0
-  const int64 rising_end = clamp(limit - first, rising_begin, count);     // from here on: limit
+  const int64 rising_begin = clamp(-first, int64{0}, count);           // below: 0
+  const int64 rising_end = clamp(limit - first, rising_begin, count);  // from here on: limit
   const int64 rising = rising_end == rising_begin
                            ? 0
                            : arithmetic_sum(first + rising_begin, rising_end - rising_begin);

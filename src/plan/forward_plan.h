@@ -27,8 +27,8 @@ struct ForwardShape {
   int64 tile_keys = 0;
 };
 
-// Counts for one head. Tiles are (query tile, key tile) pairs: full ones run without a mask, skipped
-// ones hold no visible pair and are never touched.
+// Counts for one head. Tiles are (query tile, key tile) pairs: full ones run without a mask,
+// skipped ones hold no visible pair and are never touched.
 struct TileCounts {
   int64 query_tiles = 0;
   int64 full = 0;
@@ -43,8 +43,8 @@ struct ForwardPlan {
   TileCounts total;  // over all segments, still for one head
   int64 flops = 0;   // for all heads: 2 (D + Dv) for each visible pair
 
-  // A table for people. Long batches are summarised: equal segments share a line, and the lines that
-  // do the most work come first.
+  // A table for people. Long batches are summarised: equal segments share a line, and the lines
+  // that do the most work come first.
   std::string text() const;
 };
 

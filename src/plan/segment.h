@@ -2,8 +2,9 @@
 
 #include "plan/host_device.h"
 
-// Where a segment lies in its tensor. Lengths come from memory that nobody vouches for: whatever they
-// say, the extents below stay inside the tensor, and `clamped` tells when they had to be changed.
+// Where a segment lies in its tensor. Lengths come from memory that nobody vouches for: whatever
+// they say, the extents below stay inside the tensor, and `clamped` tells when they had to be
+// changed.
 
 namespace parapet::plan {
 

@@ -1,8 +1,7 @@
 #include "plan/band.h"
 
-#include <gtest/gtest.h>
-
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <limits>
 #include <vector>
@@ -56,9 +55,9 @@ TEST(BandTest, KeyTilesVisitWhatIsVisible) {
         for (int64 begin = 0; begin < seqlen_q; begin += tile_rows) {
           const Range rows{begin, min(begin + tile_rows, seqlen_q)};
           const KeyTiles tiles = key_tiles(band, rows, seqlen_q, seqlen_k, tile_keys);
-          const auto where = fmt::format("band {} {}, rows {}-{} of {}, {} keys in tiles of {}",
-                                         band.left, band.right, rows.begin, rows.end, seqlen_q,
-                                         seqlen_k, tile_keys);
+          const auto where =
+              fmt::format("band {} {}, rows {}-{} of {}, {} keys in tiles of {}", band.left,
+                          band.right, rows.begin, rows.end, seqlen_q, seqlen_k, tile_keys);
           ASSERT_LE(0, tiles.visited.begin) << where;
           ASSERT_LE(tiles.visited.end, ceil_div(seqlen_k, tile_keys)) << where;
           ASSERT_LE(tiles.visited.begin, tiles.full.begin) << where;
@@ -67,7 +66,8 @@ TEST(BandTest, KeyTilesVisitWhatIsVisible) {
           for (int64 tile = 0; tile * tile_keys < seqlen_k; ++tile) {
             int64 visible = 0, pairs = 0;
             for (int64 row = rows.begin; row < rows.end; ++row) {
-              for (int64 key = tile * tile_keys; key < min((tile + 1) * tile_keys, seqlen_k); ++key) {
+              for (int64 key = tile * tile_keys; key < min((tile + 1) * tile_keys, seqlen_k);
+                   ++key) {
                 visible += is_visible(band, row, key, seqlen_q, seqlen_k);
                 pairs += 1;
               }
