@@ -1,4 +1,5 @@
 #include <tvm/ffi/container/array.h>
+#include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/string.h>
 #include <tvm/ffi/tvm_ffi.h>
 
@@ -51,6 +52,11 @@ class Arguments {
   const AnyView* end_;
 };
 
+// The stream that the framework of the arguments works on.
+void* current_stream(Device device) {
+  return device.type == DeviceType::kCuda ? TVMFFIEnvGetStream(kDLCUDA, device.index) : nullptr;
+}
+
 struct Call {
   explicit Call(Arguments arguments)
       : uint16(to_bool(arguments.take("uint16_is_bfloat16")) ? Uint16::kIsBFloat16
@@ -74,6 +80,7 @@ struct Call {
             .window_right = to_optional_int(arguments.take("window_right")),
             .softcap = to_float(arguments.take("softcap")),
             .num_splits = to_int(arguments.take("num_splits")),
+            .stream = current_stream(tensors.q.device),
         } {}
 
   Uint16 uint16;
