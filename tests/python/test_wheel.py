@@ -14,7 +14,7 @@ import pytest
 
 import parapet
 
-WHEEL = os.environ.get("PARAPET_WHEEL")
+WHEEL = os.path.abspath(os.environ.get("PARAPET_WHEEL", ""))
 PROGRAM = """
 import sys
 import numpy as np, parapet
@@ -26,18 +26,21 @@ assert "torch" not in sys.modules
 print(parapet.__version__)
 """
 
-pytestmark = pytest.mark.skipif(WHEEL is None, reason="PARAPET_WHEEL does not name a wheel")
+pytestmark = pytest.mark.skipif(
+    not os.path.isfile(WHEEL), reason="PARAPET_WHEEL does not name a wheel"
+)
 
 
 def pythons() -> list[str]:
     """The oldest and the newest Python that parapet supports and this machine has."""
     found = {sys.version_info[1]: sys.executable}
-    versions = Path.home() / ".pyenv" / "versions"
+    pyenv = Path.home() / ".pyenv" / "versions"
     for minor in range(10, 20):
-        own = sorted(versions.glob(f"3.{minor}.*/bin/python3"))
-        if path := shutil.which(f"python3.{minor}") or (str(own[-1]) if own else None):
-            works = subprocess.run([path, "-c", "import venv, ensurepip"], capture_output=True)
-            if works.returncode == 0:
+        candidates = [shutil.which(f"python3.{minor}"), *pyenv.glob(f"3.{minor}.*/bin/python3")]
+        for path in map(str, filter(None, candidates)):
+            # A shim of pyenv can be there without its Python, and a Python without ensurepip.
+            check = [path, "-c", "import ensurepip, venv"]
+            if subprocess.run(check, capture_output=True).returncode == 0:
                 found.setdefault(minor, path)
     return [found[minor] for minor in sorted({min(found), max(found)})]
 
