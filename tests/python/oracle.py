@@ -20,7 +20,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 DTYPES = ("float32", "bfloat16", "float16")
 # Half of the distance from 1 to the next number, with room for a few roundings.
 FLOORS = {"float32": 2.0**-21, "bfloat16": 2.0**-9, "float16": 2.0**-11}
-FLOOR_OF_SCORES = 2.0**-22
+# Of such a sum float32 loses so much, in scaling and in adding up.
+FLOOR_OF_SCORES = 2.0**-23
 
 
 def random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
@@ -61,7 +62,7 @@ class Result:
     out: Array
     lse: Array
     values: Array  # the largest weighted mean of |v| of a row: errors of out are relative to it
-    scores: Array  # the largest |score| of a row, the sink's too: float32 rounds it
+    scores: Array  # the largest sum of |products| that makes a score of a row, or its |sink|
 
 
 def attend(call: Call, dtype: str = "float64") -> Result:
@@ -77,7 +78,10 @@ def attend(call: Call, dtype: str = "float64") -> Result:
         for head in range(heads):
             key_head = head * k.shape[1] // heads
             sink = None if call.learnable_sink is None else call.learnable_sink[head]
-            scores = _scores(call, q[:, head].astype(real), k[:, key_head].astype(real))
+            sink_size = 0.0 if sink is None or np.isinf(sink) else abs(float(sink))
+            rows_q, rows_k = q[:, head].astype(real), k[:, key_head].astype(real)
+            scores = _scores(call, rows_q, rows_k)
+            masses = np.abs(_scale(call)) * (np.abs(rows_q) @ np.abs(rows_k).T)
             for row, visible in enumerate(_visible(call, len(q), len(k))):
                 s, values = scores[row, visible], v[visible, key_head].astype(real)
                 logits = s if sink is None else np.append(s, real(sink))
@@ -90,7 +94,7 @@ def attend(call: Call, dtype: str = "float64") -> Result:
                 at = (*index, row) if batch else (index[0].start + row,)
                 out[(*at, head)] = ((parts @ values) / total).astype(rounded)
                 sizes[(0, *at, head)] = (parts @ np.abs(values) / total).max(initial=0.0)
-                sizes[(1, *at, head)] = np.abs(logits[np.isfinite(logits)]).max(initial=0.0)
+                sizes[(1, *at, head)] = masses[row, visible].max(initial=sink_size)
                 lse[(*at[:-1], head, at[-1])] = largest + np.log(total)
     return Result(out, lse, *sizes)
 
@@ -109,9 +113,12 @@ def _segments(call: Call) -> Iterator[tuple[tuple[Any, ...], Array, Array, Array
         yield (at_q,), q[:queries], k[:keys], v[:keys]
 
 
+def _scale(call: Call) -> float:
+    return call.q.shape[-1] ** -0.5 if call.softmax_scale is None else call.softmax_scale
+
+
 def _scores(call: Call, q: Array, k: Array) -> Array:
-    scale = q.shape[-1] ** -0.5 if call.softmax_scale is None else call.softmax_scale
-    scores = (q @ k.T) * q.dtype.type(scale)
+    scores = (q @ k.T) * q.dtype.type(_scale(call))
     if call.softcap > 0:
         cap = q.dtype.type(call.softcap)
         scores = cap * np.tanh(scores / cap)
