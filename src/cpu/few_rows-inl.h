@@ -27,7 +27,7 @@ template <int64 kRows>
 struct RowGroup {
   HWY_ALIGN float reference[kLanes];
   HWY_ALIGN float sum[kLanes];
-  const float* q[kRows];  // times the scale
+  const float* q[kRows];
   float* out[kRows];
   Range visible[kRows];
   Range seen_by_any;
@@ -80,15 +80,6 @@ struct Ahead {
   RowsAhead<T> v;
 };
 
-// s -> softcap tanh(s / softcap), to base 2.
-HWY_NOINLINE void cap_step(float softcap, int64 count, float* HWY_RESTRICT scores) {
-  const VF inverse = hn::Set(df, 1.0f / softcap), cap = hn::Set(df, softcap * kLog2E);
-  for (int64 i = 0; i < count; i += kLanes) {
-    const VF s = hn::Load(df, scores + i);
-    hn::Store(hn::Mul(cap, tanh(hn::Mul(s, inverse))), df, scores + i);
-  }
-}
-
 template <int64 kRows>
 HWY_INLINE void mask_step(const RowGroup<kRows>& group, Range keys, float* HWY_RESTRICT scores) {
   for (int64 row = 0; row < kRows; ++row) {
@@ -101,26 +92,26 @@ HWY_INLINE void mask_step(const RowGroup<kRows>& group, Range keys, float* HWY_R
 }
 
 // Scores -> weights, for all rows of a group; scales what was summed where the reference moves.
-// With kAboveZero a visible key's weight does not become zero, so that zero means hidden.
 template <int64 kRows, bool kAboveZero>
-HWY_INLINE void exponentiate_step(const api::Problem& problem, RowGroup<kRows>& group,
+HWY_INLINE void exponentiate_step(const Scores& how, int64 dim_v, RowGroup<kRows>& group,
                                   float* HWY_RESTRICT scores) {
   constexpr int64 kScores = kStepKeys * kRows;
+  const VF to_log2 = hn::Set(df, how.factor);
   VF maximum = hn::Set(df, kMinusInfinity);
   for (int64 i = 0; i < kScores; i += kLanes) {
     maximum = hn::Max(hn::Load(df, scores + i), maximum);
   }
-  maximum = over_lanes_of_row<kRows>(maximum, Larger());
+  maximum = hn::Mul(over_lanes_of_row<kRows>(maximum, Larger()), to_log2);
   VF reference = hn::Load(df, group.reference);
   VF sum = hn::Load(df, group.sum);
-  if (any_passes(maximum, reference)) {
+  if (!hn::AllFalse(df, hn::Gt(maximum, reference))) {
     HWY_ALIGN float factors[kLanes];
     const VF factor = move_reference(maximum, reference);
     hn::Store(factor, df, factors);
     hn::Store(reference, df, group.reference);
     sum = hn::Mul(sum, factor);
     for (int64 row = 0; row < kRows; ++row) {
-      for (int64 d = 0; d < problem.head_dim_v; d += kLanes) {
+      for (int64 d = 0; d < dim_v; d += kLanes) {
         float* out = group.out[row] + d;
         hn::Store(scale_sum(hn::Load(df, out), hn::Set(df, factors[row])), df, out);
       }
@@ -128,12 +119,7 @@ HWY_INLINE void exponentiate_step(const api::Problem& problem, RowGroup<kRows>& 
   }
   const VF finite = finite_reference(df, reference);
   for (int64 i = 0; i < kScores; i += kLanes) {
-    const VF s = hn::Load(df, scores + i);
-    VF p = power_of_two(df, hn::Sub(s, finite));
-    if constexpr (kAboveZero) {
-      p = hn::IfThenZeroElse(hn::Eq(s, hn::Set(df, kMinusInfinity)),
-                             hn::Max(hn::Set(df, 0x1p-126f), p));
-    }
+    const VF p = weight<kAboveZero>(hn::Load(df, scores + i), to_log2, finite);
     hn::Store(p, df, scores + i);
     sum = hn::Add(sum, p);
   }
@@ -169,12 +155,17 @@ HWY_NOINLINE void run_step(const Head& head, Range keys, Ahead<T>& ahead, RowGro
     }
     score_keys<kRows>(k, group.q, dim, scores + i * kRows);
   }
-  if (problem.softcap > 0.0f) cap_step(problem.softcap, kStepKeys * kRows, scores);
+  const Scores how(problem);
+  if (how.capped()) {
+    for (int64 i = 0; i < kStepKeys * kRows; i += kLanes) {
+      hn::Store(cap(how, hn::Load(df, scores + i)), df, scores + i);
+    }
+  }
   if (group.seen_by_all.begin > keys.begin || group.seen_by_all.end < keys.begin + kStepKeys ||
       keys.size() < kStepKeys) {
     mask_step(group, keys, scores);
   }
-  exponentiate_step<kRows, kSkipHidden>(problem, group, scores);
+  exponentiate_step<kRows, kSkipHidden>(how, problem.head_dim_v, group, scores);
   for (int64 i = 0; i < kStepKeys; i += kValueKeys) {
     const Element* v[kValueKeys];
     for (int64 j = 0; j < kValueKeys; ++j) {
@@ -200,19 +191,19 @@ struct FewRowsWork {
   RowGroup<kRows>* groups;
 };
 
-// Reads the queries of a group, times the scale, and finds what its rows see.
+// Reads the queries of a group and finds what its rows see.
 template <int64 kRows, class T>
 void start_group(const Head& head, int64 first_row, float* q, float* unused, const RowSums& sums,
                  RowGroup<kRows>& group) {
   const api::Problem& problem = head.problem;
-  const VF factor = hn::Set(df, problem.softmax_scale * (problem.softcap > 0.0f ? 1.0f : kLog2E));
+  const VF sign = hn::Set(df, Scores(problem).sign);
   for (int64 i = 0; i < kRows; ++i) {
     const int64 index = first_row + i;
     const bool exists = index < head.rows();
     const Row row = head.row(exists ? index : first_row);
     read_row(head.q<T>(row), problem.head_dim, q);
     for (int64 d = 0; d < problem.head_dim; d += kLanes) {
-      hn::Store(hn::Mul(hn::Load(df, q + d), factor), df, q + d);
+      hn::Store(hn::Mul(hn::Load(df, q + d), sign), df, q + d);
     }
     group.q[i] = q;
     q += plan::round_up(problem.head_dim, kLanes);

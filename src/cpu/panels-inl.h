@@ -47,10 +47,9 @@ void start_panel(const Head& head, int64 index, Panel& panel) {
     panel.seen_by_all[j] = {last.begin, first.end};
   }
   panel.keys = {panel.seen_by_any[panel.first_column].begin, panel.seen_by_any[kColumns - 1].end};
-  // Scores arrive in base 2, unless tanh has to see them first.
-  const float factor = problem.softmax_scale * (problem.softcap > 0.0f ? 1.0f : kLog2E);
+  const VF sign = hn::Set(df, Scores(problem).sign);
   for (int64 lane = panel.first_column * kLanes; lane < kWidth; lane += kBlock) {
-    interleave_rows(q + lane, problem.head_dim, hn::Set(df, factor), kWidth, panel.q + lane);
+    interleave_rows(q + lane, problem.head_dim, sign, kWidth, panel.q + lane);
   }
 }
 

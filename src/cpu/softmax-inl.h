@@ -1,6 +1,6 @@
-// The pieces of an online softmax in base 2: scores arrive times log2(e), a row keeps a reference
-// (any number near its largest score), the sum of its weights 2^(score - reference), and the
-// weighted sum of values.
+// The pieces of an online softmax. A row keeps a reference, a number in log2 units near its largest
+// score, the sum of its weights 2^(factor score - reference), and the weighted sum of values. Any
+// reference gives the same softmax.
 
 #include <hwy/highway.h>
 
@@ -13,6 +13,7 @@
 #define PARAPET_CPU_SOFTMAX_INL_H_
 #endif
 
+#include "api/problem.h"
 #include "cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -57,19 +58,42 @@ HWY_INLINE VF tanh(VF x) {
   return hn::Div(hn::Mul(x, p), q);
 }
 
-// The reference of a row moves only when a score passes it by this much (in log2): any reference
-// gives the same softmax, the bound only keeps weights and sums far from overflow. So it rarely
-// moves after a row's first tile, and what was summed is rarely scaled.
-constexpr float kLazyBound = 24.0f;
+// How scores are read. They arrive as plain products of queries and keys, and are scaled together
+// with the subtraction of the reference, in one rounding; that is more exact than scaling queries
+// or scores.
+struct Scores {
+  explicit Scores(const api::Problem& problem)
+      : softcap(problem.softcap),
+        sign(problem.softmax_scale < 0.0f ? -1.0f : 1.0f),
+        scale(std::fabs(problem.softmax_scale)) {
+    // The smallest number for a scale of zero keeps minus infinity, a hidden key, what it is.
+    factor = (softcap > 0.0f ? 1.0f : plan::max(scale, std::numeric_limits<float>::min())) * kLog2E;
+  }
+  bool capped() const { return softcap > 0.0f; }
 
-HWY_INLINE bool any_passes(VF maximum, VF reference) {
-  return !hn::AllFalse(df, hn::Gt(maximum, hn::Add(reference, hn::Set(df, kLazyBound))));
+  float softcap;
+  float sign;  // of queries: with it a larger product is a larger score
+  float scale;
+  float factor;  // from what is exponentiated to log2 units
+};
+
+// s -> softcap tanh(scale s / softcap).
+HWY_INLINE VF cap(const Scores& scores, VF s) {
+  const VF x = hn::Mul(s, hn::Set(df, scores.scale / scores.softcap));
+  return hn::Mul(hn::Set(df, scores.softcap), tanh(x));
 }
 
-// Moves the references that `maximum` passes and returns the factors for what was summed before.
+// A reference is set this far above the largest score (in log2) and moves only when a score passes
+// it. So it rarely moves after a row's first tile, and what was summed is rarely scaled; and
+// weights never exceed 1, so that sums do not overflow before the values themselves nearly do. More
+// would lose values near the smallest that there are.
+constexpr float kHeadroom = 8.0f;
+
+// Moves the references that `maximum`, in log2 units, passes; returns the factors for what was
+// summed.
 HWY_INLINE VF move_reference(VF maximum, VF& reference) {
-  const auto moves = hn::Gt(maximum, hn::Add(reference, hn::Set(df, kLazyBound)));
-  const VF moved = hn::IfThenElse(moves, maximum, reference);
+  const auto moves = hn::Gt(maximum, reference);
+  const VF moved = hn::IfThenElse(moves, hn::Add(maximum, hn::Set(df, kHeadroom)), reference);
   const VF factor = power_of_two(df, hn::Sub(reference, moved));
   reference = moved;
   return hn::IfThenElse(moves, factor, hn::Set(df, 1.0f));
@@ -79,6 +103,16 @@ HWY_INLINE VF move_reference(VF maximum, VF& reference) {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V finite_reference(D d, V reference) {
   return hn::IfThenZeroElse(hn::Eq(reference, hn::Set(d, kMinusInfinity)), reference);
+}
+
+// Weight of a score. With kAboveZero a visible key's weight does not become zero however small it
+// is, so that zero means hidden.
+template <bool kAboveZero>
+HWY_INLINE VF weight(VF score, VF factor, VF reference) {
+  const VF p = power_of_two(df, hn::MulSub(score, factor, reference));
+  if constexpr (!kAboveZero) return p;
+  const auto hidden = hn::Eq(score, hn::Set(df, kMinusInfinity));
+  return hn::IfThenZeroElse(hidden, hn::Max(hn::Set(df, 0x1p-126f), p));
 }
 
 // A sum of values times a factor that may be zero. An infinite value that was summed with a weight

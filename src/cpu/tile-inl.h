@@ -19,7 +19,7 @@ namespace parapet::cpu::HWY_NAMESPACE {
 struct Panel {
   HWY_ALIGN float reference[kWidth];
   HWY_ALIGN float sum[kWidth];
-  float* q;    // [dim][row], times the scale
+  float* q;    // [dim][row]
   float* out;  // [dim][row]
 
   int64 first_row;     // of the head
@@ -93,18 +93,16 @@ HWY_INLINE void score(const api::Problem& problem, const PackedTile& tile, const
   }
 }
 
-// s -> softcap tanh(s / softcap), to base 2.
 template <int64 kUsed>
-HWY_NOINLINE void cap_scores(float softcap, int64 keys, float* HWY_RESTRICT scores,
+HWY_NOINLINE void cap_scores(const Scores& how, int64 keys, float* HWY_RESTRICT scores,
                              VF (&maximum)[kUsed]) {
-  const VF inverse = hn::Set(df, 1.0f / softcap), cap = hn::Set(df, softcap * kLog2E);
   for (int64 key = 0; key < keys; ++key) {
     for (int64 j = 0; j < kUsed; ++j) {
       float* at = scores + key * kWidth + j * kLanes;
-      hn::Store(hn::Mul(cap, tanh(hn::Mul(hn::Load(df, at), inverse))), df, at);
+      hn::Store(cap(how, hn::Load(df, at)), df, at);
     }
   }
-  for (VF& m : maximum) m = hn::Mul(cap, tanh(hn::Mul(m, inverse)));
+  for (VF& m : maximum) m = cap(how, m);
 }
 
 // Hides the keys that a row does not see and finds the largest scores again.
@@ -135,7 +133,8 @@ HWY_NOINLINE void mask_scores(const Panel& panel, const Piece& piece, float* HWY
   }
 }
 
-// Moves the references that a score passes, and scales what was summed. Rare after the first tile.
+// Moves the references that `maximum` passes, and scales what was summed. Rare after the first
+// tile.
 template <int64 kUsed>
 HWY_NOINLINE void move_references(const VF (&maximum)[kUsed], int64 dim_v, int64 first_column,
                                   Panel& panel) {
@@ -155,26 +154,21 @@ HWY_NOINLINE void move_references(const VF (&maximum)[kUsed], int64 dim_v, int64
   }
 }
 
-// Scores -> weights 2^(score - reference), added to the rows' sums. With kAboveZero a visible key's
-// weight does not become zero however small it is, so that zero means hidden.
+// Scores -> weights, added to the rows' sums.
 template <int64 kUsed, bool kAboveZero>
-HWY_INLINE void exponentiate(int64 keys, int64 first_column, Panel& panel,
+HWY_INLINE void exponentiate(const Scores& how, int64 keys, int64 first_column, Panel& panel,
                              float* HWY_RESTRICT scores) {
+  const VF factor = hn::Set(df, how.factor);
   VF reference[kUsed], sum[kUsed];
   for (int64 j = 0; j < kUsed; ++j) {
-    reference[j] =
-        finite_reference(df, hn::Load(df, panel.reference + (first_column + j) * kLanes));
-    sum[j] = hn::Load(df, panel.sum + (first_column + j) * kLanes);
+    const int64 lane = (first_column + j) * kLanes;
+    reference[j] = finite_reference(df, hn::Load(df, panel.reference + lane));
+    sum[j] = hn::Load(df, panel.sum + lane);
   }
   for (int64 key = 0; key < keys; ++key) {
     for (int64 j = 0; j < kUsed; ++j) {
       float* at = scores + key * kWidth + j * kLanes;
-      const VF s = hn::Load(df, at);
-      VF p = power_of_two(df, hn::Sub(s, reference[j]));
-      if constexpr (kAboveZero) {
-        p = hn::IfThenZeroElse(hn::Eq(s, hn::Set(df, kMinusInfinity)),
-                               hn::Max(hn::Set(df, 0x1p-126f), p));
-      }
+      const VF p = weight<kAboveZero>(hn::Load(df, at), factor, reference[j]);
       hn::Store(p, df, at);
       sum[j] = hn::Add(sum[j], p);
     }
@@ -232,21 +226,24 @@ HWY_NOINLINE void add_visible_values(const PackedTile& tile, const Piece& piece,
 template <int64 kUsed>
 HWY_NOINLINE void run_piece(const api::Problem& problem, const PackedTile& tile, const Piece& piece,
                             Panel& panel, float* HWY_RESTRICT scores) {
+  const Scores how(problem);
   const int64 keys = piece.end - piece.begin, first = piece.first_column;
   VF maximum[kUsed];
   score<kUsed>(problem, tile, panel, piece, scores, maximum);
-  if (problem.softcap > 0.0f) cap_scores<kUsed>(problem.softcap, keys, scores, maximum);
+  if (how.capped()) cap_scores<kUsed>(how, keys, scores, maximum);
   if (piece.masked) mask_scores<kUsed>(panel, piece, scores, maximum);
   bool moves = false;
   for (int64 j = 0; j < kUsed; ++j) {
-    moves |= any_passes(maximum[j], hn::Load(df, panel.reference + (first + j) * kLanes));
+    maximum[j] = hn::Mul(maximum[j], hn::Set(df, how.factor));
+    const VF reference = hn::Load(df, panel.reference + (first + j) * kLanes);
+    moves |= !hn::AllFalse(df, hn::Gt(maximum[j], reference));
   }
   if (moves) move_references<kUsed>(maximum, problem.head_dim_v, first, panel);
   if (HWY_LIKELY(tile.finite)) {
-    exponentiate<kUsed, false>(keys, first, panel, scores);
+    exponentiate<kUsed, false>(how, keys, first, panel, scores);
     add_values<kUsed>(tile, piece, problem.head_dim_v, scores, panel);
   } else {
-    exponentiate<kUsed, true>(keys, first, panel, scores);
+    exponentiate<kUsed, true>(how, keys, first, panel, scores);
     add_visible_values<kUsed>(tile, piece, problem.head_dim_v, scores, panel);
   }
 }
