@@ -41,8 +41,7 @@ constexpr hn::CappedTag<float, kBlock> d4;
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// ---- Loads
-// ------------------------------------------------------------------------------------------
+// ---- Loads --------------------------------------------------------------------------------------
 
 template <class D>
 HWY_INLINE hn::Vec<D> load_floats(D d, const float* from) {
@@ -108,8 +107,7 @@ HWY_INLINE void fetch_row(const void* row, std::size_t bytes) {
   }
 }
 
-// ---- Stores
-// -----------------------------------------------------------------------------------------
+// ---- Stores -------------------------------------------------------------------------------------
 
 // Rounds to nearest even in the upper 32 - kDropped bits. The lower bits of the result are garbage.
 template <int kDropped>

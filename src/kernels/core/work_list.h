@@ -17,8 +17,7 @@ using arch::u32;
 using arch::u64;
 using plan::int64;
 
-// ---- Lengths
-// ---------------------------------------------------------------------------------------
+// ---- Lengths ------------------------------------------------------------------------------------
 
 // Which length array entries had to be changed: the lowest array and index is what gets reported.
 struct BadEntry {
@@ -105,8 +104,7 @@ struct SegmentShare {
   }
 };
 
-// ---- Longest first
-// ---------------------------------------------------------------------------------
+// ---- Longest first ------------------------------------------------------------------------------
 
 // Segments are sorted by their number of keys, to an eighth of a power of two.
 inline constexpr int kBuckets = kWorkListBuckets;

@@ -8,8 +8,7 @@
 
 namespace parapet::kernels {
 
-// ---- The matrix instructions of an element type
-// ----------------------------------------------------
+// ---- The matrix instructions of an element type -------------------------------------------------
 
 template <Element kElement>
 DEVICE void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
@@ -30,8 +29,7 @@ DEVICE void multiply_from_zero(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1)
 template <Element kElement>
 inline constexpr u32 kTwoOnes = kElement == Element::kBfloat16 ? 0x3f803f80 : 0x3c003c00;
 
-// ---- A warp's rows
-// ---------------------------------------------------------------------------------
+// ---- A warp's rows ------------------------------------------------------------------------------
 
 // Where a warp's rows stand in their segment, for masks and mods. The first belongs to query
 // `first_query`, from which the mask counts; with packed heads to head `first_head` of the slot.
