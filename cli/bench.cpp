@@ -214,26 +214,32 @@ bool can_import(const std::string& python, const char* module) {
 Command add_bench(CLI::App& program) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* app = program.add_subcommand("bench", "Measure the speed of workloads on this machine");
-  app->add_option("workload", options->workloads, workload_help())->capture_default_str();
+  app->footer(workload_footer());
+  app->add_option("workload", options->workloads,
+                  "Workloads: files, or some of the names below (default: cpu-grid)")
+      ->type_name("");
   app->add_option(
          "--dtype", options->dtypes,
          "float32, bfloat16, float16, several with commas, or all (default: the workload's)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"float32", "bfloat16", "float16", "all"}));
-  app->add_option("--rows", options->rows, kRowsHelp);
+      ->check(CLI::IsMember({"float32", "bfloat16", "float16", "all"}).description(""))
+      ->type_name("LIST")
+      ->expected(1);
+  app->add_option("--rows", options->rows, kRowsHelp)->type_name("LIST");
   app->add_option("--rounds", options->measure.rounds,
-                  "Rounds a case that have to find the machine quiet; the median counts")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+                  "Quiet rounds to measure for each case; the median counts (default: 5)")
+      ->check(CLI::Range(1, 1000).description(""))
+      ->type_name("N");
   app->add_option("--max-seconds", options->measure.max_seconds,
-                  "Time for one case; a case whose single call takes longer is skipped")
+                  "Time for one case; one whose single call takes longer is skipped (default: 60)")
       ->check(positive_number)
-      ->capture_default_str();
+      ->type_name("S");
   add_threads(*app, options->threads);
-  app->add_option("--json", options->json, "Write the results to this file (docs/bench-format.md)");
-  auto* compare = app->add_option(
-      "--compare", options->compare,
-      "Show the times of this earlier --json file and the speedup beside the results");
+  app->add_option("--json", options->json, "Write the results to this file (docs/bench-format.md)")
+      ->type_name("FILE");
+  auto* compare = app->add_option("--compare", options->compare,
+                                  "Show the times in this earlier --json file and the speedup")
+                      ->type_name("FILE");
   app->add_flag("--peers", options->peers,
                 "Measure PyTorch beside parapet, in one process (needs the Python package)")
       ->excludes(compare);

@@ -12,7 +12,7 @@ namespace parapet::cli {
 namespace {
 
 constexpr std::size_t kWidth = 88;
-constexpr std::size_t kNameWidth = 10;
+constexpr std::size_t kNameWidth = 12;
 
 std::string_view environment(const char* name) {
   const char* value = std::getenv(name);

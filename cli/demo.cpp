@@ -282,13 +282,16 @@ Command add_demo(CLI::App& program) {
   auto options = std::make_shared<DemoOptions>();
   CLI::App* app = program.add_subcommand(
       "demo", "Run a video transformer's attention call here and check it against float64");
-  app->add_option("-w,--workload", options->workload, workload_help())->capture_default_str();
-  app->add_option("--row", options->row, "Which case of the workload, from 0")
-      ->capture_default_str();
+  app->footer(workload_footer());
+  app->add_option("-w,--workload", options->workload,
+                  "Another call: a file, or one of the names below (default: video-dit-124f)")
+      ->type_name("WORKLOAD");
+  app->add_option("--row", options->row, "Which case of the workload, from 0 (default: 0)")
+      ->type_name("N");
   app->add_option("--heads", options->heads,
-                  "How many of the call's heads (default: what this machine does in about ten "
-                  "seconds)")
-      ->check(CLI::PositiveNumber);
+                  "How many of the call's heads (default: what takes about ten seconds here)")
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("N");
   add_threads(*app, options->threads);
   app->add_flag("--json", options->json, "Print JSON");
   return {app, [options] { return run_demo(*options); }};

@@ -11,16 +11,15 @@
 #include <vector>
 
 #include "commands.h"
+#include "options.h"
 #include "parapet/error.h"
 #include "parapet/info.h"
 
 namespace parapet::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
-Begin with `parapet demo`. `parapet COMMAND --help` explains a command.
-
-Exit codes: 0 all is well; 1 a result is not what it should be; 2 wrong usage, bad input or a failure.)";
+constexpr const char* kBegin =
+    "Begin with `parapet demo`. `parapet COMMAND --help` explains a command.";
 
 int complain(std::string_view message) {
   // One line, whatever a library put into its message.
@@ -36,17 +35,20 @@ int complain(std::string_view message) {
 int run(int argc, char** argv) {
   CLI::App program("Exact fused attention that cannot leave its tensors.", "parapet");
   program.set_version_flag("--version", fmt::format("parapet {}", version()));
-  program.footer(kFooter);
+  program.footer(kExitCodes);  // which the commands inherit
   program.failure_message(CLI::FailureMessage::simple);
   const std::vector<Command> commands{
       add_demo(program),  add_info(program),       add_plan(program), add_replay(program),
       add_bench(program), add_precompile(program), add_cache(program)};
+  program.footer(fmt::format("{}\n\n{}", kBegin, kExitCodes));
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {
     return program.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
-    return complain(fmt::format("{} (see parapet --help)", error.what()));
+    std::string help = "parapet";
+    for (const CLI::App* command : program.get_subcommands()) help += ' ' + command->get_name();
+    return complain(fmt::format("{} (see {} --help)", error.what(), help));
   }
   for (const Command& command : commands) {
     if (command.app->parsed()) return command.run();

@@ -21,12 +21,12 @@ std::optional<std::size_t> parse_row(std::string_view text, std::size_t count) {
 
 }  // namespace
 
-std::string workload_help() {
-  std::string names;
+std::string workload_footer() {
+  std::string text = "Workloads that have a name:";
   for (const tools::BuiltinWorkload& builtin : tools::builtin_workloads()) {
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", builtin.name);
+    text += fmt::format("\n  {}", builtin.name);
   }
-  return "A workload file, or the name of one that comes with parapet: " + names;
+  return fmt::format("{}\n\n{}", text, kExitCodes);
 }
 
 std::vector<std::size_t> select_rows(const std::string& text, std::size_t count) {
@@ -54,7 +54,8 @@ std::vector<std::size_t> select_rows(const std::string& text, std::size_t count)
 
 void add_threads(CLI::App& app, int& threads) {
   app.add_option("--threads", threads, "Threads to compute with (default: all)")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, 1024).description(""))
+      ->type_name("N");
 }
 
 }  // namespace parapet::cli

@@ -9,11 +9,16 @@
 
 namespace parapet::cli {
 
-// "A file, or one of cpu-grid, ..., which come with parapet".
-std::string workload_help();
+// Below the help of each command.
+inline constexpr const char* kExitCodes =
+    "Exit codes: 0 all is well, 1 a result is not what it should be,\n"
+    "2 wrong usage, bad input or a failure of the machine.";
 
-inline constexpr const char* kRowsHelp =
-    "Which cases of the workload, from 0: 0,2,5-7 (default: all)";
+inline constexpr const char* kWorkloadHelp = "A workload: a file, or one of the names below";
+inline constexpr const char* kRowsHelp = "Cases of the workload, from 0: 0,2,5-7 (default: all)";
+
+// The same for a command that takes workloads: lists their names.
+std::string workload_footer();
 
 // The rows that `text` names, in its order; all `count` of them when it is empty. Throws
 // Error(kInvalidArgument).

@@ -92,8 +92,11 @@ Command add_plan(CLI::App& program) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App* app = program.add_subcommand(
       "plan", "Show what a call costs before it runs: tiles, what masks skip, exact FLOPs");
-  app->add_option("-w,--workload", options->workload, workload_help())->required();
-  app->add_option("--rows", options->rows, kRowsHelp);
+  app->footer(workload_footer());
+  app->add_option("-w,--workload", options->workload, kWorkloadHelp)
+      ->required()
+      ->type_name("WORKLOAD");
+  app->add_option("--rows", options->rows, kRowsHelp)->type_name("LIST");
   app->add_flag("--json", options->json, "Print JSON");
   return {app, [options] { return run_plan(*options); }};
 }

@@ -141,9 +141,10 @@ std::string call_text(const Replay& replay) {
     return layout.packed() ? fmt::format("{} packed {}", count_text(layout.rows), name)
                            : fmt::format("{} {} each", count_text(layout.rows), name);
   };
-  std::string text = fmt::format("{} segments, {}, {}; {} heads, {} of keys; head dim {}", p.batch,
-                                 rows_text("queries", p.query), rows_text("keys", p.key),
-                                 p.num_heads, p.num_heads_k, p.head_dim);
+  std::string text =
+      fmt::format("{}, {}, {}; {}, {} of keys; head dim {}", count_text(p.batch, "segment"),
+                  rows_text("queries", p.query), rows_text("keys", p.key),
+                  count_text(p.num_heads, "head"), p.num_heads_k, p.head_dim);
   if (p.head_dim_v != p.head_dim) text += fmt::format(", {} of values", p.head_dim_v);
   text += fmt::format("; {}", name_of(p.dtype));
   if (p.query.seqused || p.key.seqused) text += ", used lengths";
@@ -276,14 +277,17 @@ Command add_replay(CLI::App& program) {
       "replay", "Compute a recorded call again and compare it with float64 and with its record");
   app->add_option("file", options->file,
                   "A capture, as parapet.capture() and PARAPET_CAPTURE write them in Python")
-      ->required();
+      ->required()
+      ->type_name("");
   auto* all = app->add_flag("--all-rows", options->all_rows, "Check every row (slow when large)");
   app->add_option("--rows", options->rows,
-                  "Check the first, the last and N random rows of each segment in some heads "
-                  "(default: every row of a small call, 4 random ones of a large one)")
-      ->check(CLI::NonNegativeNumber)
+                  "Check N random rows of each segment in some heads, with its first and last\n"
+                  "(default: all rows of a small call, 4 of a large one)")
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->type_name("N")
       ->excludes(all);
-  app->add_option("--save", options->save, "Write the call with the computed result to this file");
+  app->add_option("--save", options->save, "Write the call with the computed result to this file")
+      ->type_name("FILE");
   add_threads(*app, options->threads);
   app->add_flag("--json", options->json, "Print JSON");
   return {app, [options] { return run_replay(*options); }};

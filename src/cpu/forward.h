@@ -15,6 +15,9 @@ std::vector<plan::Segment> read_segments(const api::Problem& problem);
 // Computes a problem on the calling thread and OpenMP's. Writes every element of out and lse.
 void forward(const api::Problem& problem);
 
+// Rows that the kernels take at a time with the SIMD target in use.
+plan::int64 panel_rows();
+
 // Name of the SIMD target in use, and all that this CPU has, best first.
 std::string simd_target();
 std::vector<std::string> simd_targets();

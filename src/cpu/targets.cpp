@@ -41,6 +41,10 @@ double measure_rate(int threads, double seconds, const Round& round) {
 
 }  // namespace
 
+plan::int64 panel_rows() {
+  return kernels().panel_rows;
+}
+
 std::string simd_target() {
   return hwy::TargetName(usable_targets().front());
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "cpu/forward.h"
 #include "support/errors.h"
 
 namespace parapet::tools {
@@ -43,6 +44,19 @@ TEST(Workload, TheVideoCall) {
                                   (4032LL * 10524 + 5040LL * 15564 + 4 * 5040LL * 17580 +
                                    5040LL * 12540 + 1008LL * 7500));
   EXPECT_EQ(bytes_of(c), 2 * 56 * 128 * (2 * 35280LL + 2 * 116448LL));
+}
+
+TEST(Workload, ThePlanHasTheTilesOfTheSimdTarget) {
+  Case c = read_workload("llm-prefill-gqa").cases[0];
+  for (const std::string& target : cpu::simd_targets()) {
+    cpu::force_simd_target(target);
+    EXPECT_EQ(plan_of(c).shape.tile_rows * c.num_heads / c.num_heads_k, cpu::panel_rows())
+        << target;
+  }
+  cpu::force_simd_target("");
+  c.num_heads_k = 1;
+  c.num_heads = 1000;
+  EXPECT_EQ(plan_of(c).shape.tile_rows, 1);
 }
 
 TEST(Workload, AllThatComeWithParapetAreRead) {

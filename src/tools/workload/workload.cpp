@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
 
 #include "api/problem.h"
+#include "cpu/forward.h"
 #include "parapet/error.h"
+#include "plan/cpu_schedule.h"
 #include "tools/file/file.h"
 
 namespace parapet::tools {
@@ -15,10 +18,6 @@ namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{16} << 20;
 constexpr std::int64_t kMaxExtent = std::numeric_limits<std::int32_t>::max();
-// The CPU backend's.
-constexpr std::int64_t kTileRows = 96;
-constexpr std::int64_t kTileKeys = 128;
-
 constexpr std::int64_t kMaxBatch = std::int64_t{1} << 20;
 
 // In a file with a grid these are allowed beside it, for all of its cases, and in each case.
@@ -226,14 +225,16 @@ Workload read_workload(const std::string& name_or_path) {
 }
 
 plan::ForwardPlan plan_of(const Case& c) {
+  // A row of the CPU backend's panels is a query of one of the heads that share a key head.
+  const std::int64_t group = c.num_heads / c.num_heads_k;
   plan::ForwardShape shape{.num_heads = c.num_heads,
                            .num_heads_k = c.num_heads_k,
                            .head_dim = c.head_dim,
                            .head_dim_v = c.head_dim_v,
                            .band = api::band_of(c.options),
                            .segments = {},
-                           .tile_rows = kTileRows,
-                           .tile_keys = kTileKeys};
+                           .tile_rows = std::max<std::int64_t>(1, cpu::panel_rows() / group),
+                           .tile_keys = plan::kCpuTileKeys};
   for (std::int64_t b = 0; b < c.batch; ++b) {
     shape.segments.push_back(c.packed()
                                  ? plan::SegmentLengths{c.cu_seqlens_q[b + 1] - c.cu_seqlens_q[b],
