@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "host_block.h"
+#include "emulate/launch.h"
 
 namespace parapet::kernels {
 namespace {
@@ -25,7 +25,7 @@ struct Lengths {
 
 struct WorkList {
   std::vector<WorkItem> items;
-  Status status{};
+  alignas(16) Status status{};
 };
 
 constexpr int kQueryTile = 64;
@@ -52,7 +52,8 @@ WorkList make_list(const Lengths& lengths) {
   params.rows_k = lengths.rows_k;
   params.query_tile = kQueryTile;
   params.heads_per_tile = lengths.heads_per_tile;
-  test::run_block(kWorkListThreads, kWorkListSharedBytes, [&] { make_work_list(params); });
+  emulate::launch({.threads = kWorkListThreads, .shared_bytes = kWorkListSharedBytes},
+                  [&] { make_work_list(params); });
   EXPECT_GE(count, 0);
   EXPECT_LE(static_cast<std::size_t>(count), list.items.size());
   list.items.resize(static_cast<std::size_t>(count));
