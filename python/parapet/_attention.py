@@ -10,7 +10,7 @@ from parapet._capture import active_capture
 from parapet._frameworks import Shape, framework_of
 
 Tensor = TypeVar("Tensor")
-"""A NumPy array, a PyTorch CPU tensor or another producer of DLPack."""
+"""A NumPy array, a PyTorch tensor on a CPU or CUDA device, or another producer of DLPack."""
 
 Window = Sequence[int | None]
 
@@ -42,6 +42,8 @@ def flash_attn_func(
 
     Query head h reads key head h // (H // Hk). A query that sees no key gets output 0 and lse
     -inf. What a query does not see cannot change its result, NaN included.
+
+    On a GPU the call is queued on the current stream of the tensors' library (docs/gpu.md).
 
     Args:
         q: Queries, (B, Sq, H, D); float32, bfloat16 or float16; any strides.
@@ -149,7 +151,8 @@ def flash_attn_varlen_func(
 
     Queries are packed, segment b being the rows cu_seqlens_q[b] to cu_seqlens_q[b + 1], when
     `cu_seqlens_q` is given, and dense without it; keys likewise by `cu_seqlens_k`. Rows that no
-    segment covers or uses get output 0 and lse -inf.
+    segment covers or uses get output 0 and lse -inf. On a CPU malformed lengths are refused; on a
+    GPU they are clamped into their tensors, and `check` tells of them.
 
     Args:
         q: Queries, packed (total_q, H, D) or dense (B, Sq, H, D); float32, bfloat16 or float16;
@@ -229,6 +232,20 @@ def flash_attn_varlen_func(
     )
 
 
+def check() -> None:
+    """Waits for the GPUs that calls ran on, and tells of lengths that were not what they should be.
+
+    Lengths in a GPU's memory are not read before a call, which clamps them into their tensors. With
+    PARAPET_CHECK=1 in the environment every call on a GPU does this itself.
+
+    Raises:
+        ValueError: A call since the last check had cu_seqlens or seqused that point outside their
+            tensors; the message names array, index and value.
+        RuntimeError: The GPU failed.
+    """
+    _ffi.check()
+
+
 _UNSUPPORTED = (
     "qv",
     "gather_kv_indices",
@@ -286,7 +303,7 @@ def _forward(
     except (TypeError, ValueError):
         raise ValueError(f"window_size: expected (left, right), found {window_size!r}") from None
     options = [softmax_scale, causal, left, right, softcap, num_splits]
-    _ffi.forward(framework.uint16_is_bfloat16, *operands, *options)
+    _ffi.forward(framework.uint16_is_bfloat16, *operands, *options, framework.stream(q))
     if (capture := active_capture()) is not None:
         capture.record(
             function,

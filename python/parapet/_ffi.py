@@ -56,18 +56,24 @@ def _load() -> tvm_ffi.Module:
 
 _library = _load()
 
-# forward(uint16_is_bfloat16, *TENSORS, *OPTIONS) computes a call; what is absent is None.
-# measure_forward(repeats, uint16_is_bfloat16, *TENSORS, *OPTIONS) returns the seconds of one.
+# forward(uint16_is_bfloat16, *TENSORS, *OPTIONS, stream) computes a call; what is absent is None.
+# Without a stream, a GPU's is the one that tvm_ffi asks the tensors' library for.
+# measure_forward(repeats, uint16_is_bfloat16, *TENSORS, *OPTIONS, stream) returns the seconds of
+# one.
 LENGTHS = ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
 TENSORS = ("q", "k", "v", "out", "lse", *LENGTHS, "learnable_sink")
 OPTIONS = ("softmax_scale", "causal", "window_left", "window_right", "softcap", "num_splits")
 forward = _library.get_function("forward")
 forward.release_gil = True
+check = _library.get_function("check")
+check.release_gil = True
 dense_bits = _library.get_function("dense_bits")
 empty = _library.get_function("empty")
 measure_forward = _library.get_function("measure_forward")
 measure_fma_rate = _library.get_function("measure_fma_rate")
 measure_read_bandwidth = _library.get_function("measure_read_bandwidth")
+wait = _library.get_function("wait")
+wait.release_gil = True
 version: str = _library.get_function("version")()
 
 Tensor = tvm_ffi.Tensor

@@ -37,8 +37,11 @@ class Framework(Protocol):
     def empty_float32(self, shape: Shape, like: Any) -> Any:
         """Returns memory for a float32 result on the device of `like`, as an operand."""
 
+    def stream(self, like: Any) -> int | None:
+        """Returns the GPU stream that the library works on; None: the binding finds it itself."""
+
     def result(self, memory: Any, like: Any) -> Any:
-        """Returns the tensor, of the kind of `like`, for a result that has been written."""
+        """Returns the tensor, of the kind of `like`, for a result that has been queued."""
 
 
 class NumPy:
@@ -70,6 +73,9 @@ class NumPy:
     def empty_float32(self, shape: Shape, like: Any) -> Any:
         return np.empty(shape, np.float32)
 
+    def stream(self, like: Any) -> int | None:
+        return None
+
     def result(self, memory: Any, like: Any) -> Any:
         return memory.view(self._bfloat16) if memory.dtype == np.uint16 else memory
 
@@ -91,6 +97,8 @@ class Torch:
 
     def __init__(self) -> None:
         self._torch = sys.modules["torch"]
+        # Since 2.10 PyTorch tells tvm_ffi its stream, and gives it memory.
+        self._tells_stream = hasattr(self._torch.Tensor, "__dlpack_c_exchange_api__")
 
     def version(self) -> str:
         return f"torch {self._torch.__version__}"
@@ -113,12 +121,21 @@ class Torch:
     def empty_float32(self, shape: Shape, like: Any) -> Any:
         return like.new_empty(shape, dtype=self._torch.float32)
 
+    def stream(self, like: Any) -> int | None:
+        if self._tells_stream or not like.is_cuda:
+            return None
+        return int(self._torch.cuda.current_stream(like.device).cuda_stream)
+
     def result(self, memory: Any, like: Any) -> Any:
         return memory
 
 
 class DLPack:
-    """Any other producer of DLPack; results are imported by the producer's own library."""
+    """Any other producer of DLPack; results are imported by the producer's own library.
+
+    On a GPU the producers make their tensors ready for the default stream, which the call runs on.
+    What stream the results will be used on is not known, so they are waited for.
+    """
 
     uint16_is_bfloat16 = False
 
@@ -134,12 +151,17 @@ class DLPack:
         return _ffi.from_dlpack(tensor)
 
     def empty(self, shape: Shape, like: Any) -> Any:
-        return _ffi.empty(shape, _ffi.from_dlpack(like).dtype)
+        tensor = _ffi.from_dlpack(like)
+        return _ffi.empty(shape, tensor.dtype, tensor.device)
 
     def empty_float32(self, shape: Shape, like: Any) -> Any:
-        return _ffi.empty(shape, "float32")
+        return _ffi.empty(shape, "float32", _ffi.from_dlpack(like).device)
+
+    def stream(self, like: Any) -> int | None:
+        return 0
 
     def result(self, memory: Any, like: Any) -> Any:
+        _ffi.wait(memory.device)
         if hasattr(like, "__array_namespace__"):
             library = like.__array_namespace__()
         else:

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "cuda/shared_library.h"
@@ -55,6 +56,8 @@ constexpr int kCaptureStatusNone = 0;
     (DevicePointer pointer, unsigned char value, std::size_t bytes, StreamHandle stream))         \
   F(cuMemcpyDtoHAsync_v2,                                                                         \
     (void* host, DevicePointer pointer, std::size_t bytes, StreamHandle stream))                  \
+  F(cuMemcpyDtoH_v2, (void* host, DevicePointer pointer, std::size_t bytes))                      \
+  F(cuMemcpyHtoD_v2, (DevicePointer pointer, const void* host, std::size_t bytes))                \
   F(cuModuleLoadData, (ModuleHandle * module, const void* image))                                 \
   F(cuModuleUnload, (ModuleHandle module))                                                        \
   F(cuModuleGetFunction, (FunctionHandle * function, ModuleHandle module, const char* name))      \
@@ -127,6 +130,10 @@ std::string version_text(int version) {
 
 // Calls a driver function and throws where it fails.
 #define PARAPET_DRIVER_CALL(function, ...) api().check(api().function(__VA_ARGS__), #function)
+
+DevicePointer address(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
 
 int device_handle(int ordinal) {
   int device = 0;
@@ -241,6 +248,24 @@ StreamBuffer::StreamBuffer(std::size_t bytes, StreamHandle stream) : stream_(str
 
 StreamBuffer::~StreamBuffer() {
   api().cuMemFreeAsync(pointer_, stream_);
+}
+
+void* allocate_device_memory(std::size_t bytes) {
+  DevicePointer pointer = 0;
+  PARAPET_DRIVER_CALL(cuMemAlloc_v2, &pointer, std::max<std::size_t>(bytes, 1));
+  return reinterpret_cast<void*>(pointer);
+}
+
+void free_device_memory(void* memory) noexcept {
+  api().cuMemFree_v2(address(memory));
+}
+
+void copy_to_device(void* device, const void* host, std::size_t bytes) {
+  if (bytes > 0) PARAPET_DRIVER_CALL(cuMemcpyHtoD_v2, address(device), host, bytes);
+}
+
+void copy_from_device(void* host, const void* device, std::size_t bytes) {
+  if (bytes > 0) PARAPET_DRIVER_CALL(cuMemcpyDtoH_v2, host, address(device), bytes);
 }
 
 void Function::launch(unsigned int blocks, int threads, const void* parameters,

@@ -133,6 +133,13 @@ class StreamBuffer {
   StreamHandle stream_;
 };
 
+// Memory of unknown contents, that of no bytes included. Freeing it waits for the whole GPU.
+void* allocate_device_memory(std::size_t bytes);
+void free_device_memory(void* memory) noexcept;
+// Done when they return.
+void copy_to_device(void* device, const void* host, std::size_t bytes);
+void copy_from_device(void* host, const void* device, std::size_t bytes);
+
 // A kernel of a loaded module.
 class Function {
  public:

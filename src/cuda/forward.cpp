@@ -95,4 +95,8 @@ void check(int device) {
   throw_if_bad(Gpu::get(device).take_status());
 }
 
+void check() {
+  for (Gpu* gpu : Gpu::in_use()) throw_if_bad(gpu->take_status());
+}
+
 }  // namespace parapet::cuda

@@ -23,5 +23,7 @@ void forward(const api::Problem& problem, const LaunchOptions& options);
 // Waits for the GPU and throws Error(kInvalidArgument) where a call since the last check had
 // lengths that point outside their tensors.
 void check(int device);
+// The same for all GPUs that calls ran on, one after the other.
+void check();
 
 }  // namespace parapet::cuda

@@ -29,13 +29,22 @@ struct Gpu::Entry {
   std::atomic<const ForwardKernels*> ready = nullptr;
 };
 
-Gpu& Gpu::get(int index) {
+struct Gpu::All {
+  std::shared_mutex mutex;  // of by_index
+  std::map<int, std::unique_ptr<Gpu>> by_index;
+};
+
+Gpu::All& Gpu::all() {
   // Never destroyed: at exit the driver may be gone before us.
-  static auto& gpus = *new std::map<int, std::unique_ptr<Gpu>>;
-  static std::shared_mutex mutex;
+  static auto& all = *new All;
+  return all;
+}
+
+Gpu& Gpu::get(int index) {
   {
-    const std::shared_lock lock(mutex);
-    if (const auto found = gpus.find(index); found != gpus.end()) return *found->second;
+    const std::shared_lock lock(all().mutex);
+    const auto found = all().by_index.find(index);
+    if (found != all().by_index.end()) return *found->second;
   }
   const Driver& driver = Driver::instance();
   if (const int count = driver.device_count(); index < 0 || index >= count) {
@@ -50,10 +59,17 @@ Gpu& Gpu::get(int index) {
                     "({}), of {}.{}",
                     index, properties.name, properties.major, properties.minor));
   }
-  const std::unique_lock lock(mutex);
-  std::unique_ptr<Gpu>& gpu = gpus[index];
+  const std::unique_lock lock(all().mutex);
+  std::unique_ptr<Gpu>& gpu = all().by_index[index];
   if (gpu == nullptr) gpu.reset(new Gpu(index, properties));
   return *gpu;
+}
+
+std::vector<Gpu*> Gpu::in_use() {
+  const std::shared_lock lock(all().mutex);
+  std::vector<Gpu*> gpus;
+  for (const auto& [index, gpu] : all().by_index) gpus.push_back(gpu.get());
+  return gpus;
 }
 
 Gpu::Gpu(int index, const GpuProperties& properties)

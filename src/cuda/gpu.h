@@ -29,6 +29,8 @@ class Gpu {
   // Throws Error: kInvalidArgument where there is no such GPU, kNotImplemented where it is older
   // than sm_80, kRuntime without a driver.
   static Gpu& get(int index);
+  // Those that `get` has returned so far.
+  static std::vector<Gpu*> in_use();
 
   const PrimaryContext& context() const { return context_; }
   int shared_bytes_per_sm() const { return shared_bytes_per_sm_; }
@@ -46,6 +48,9 @@ class Gpu {
 
  private:
   Gpu(int index, const GpuProperties& properties);
+
+  struct All;
+  static All& all();
 
   struct Entry;
   Entry& entry(const kernels::ForwardConfig& config);

@@ -3,16 +3,19 @@
 #include <tvm/ffi/string.h>
 #include <tvm/ffi/tvm_ffi.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <new>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "cpu/forward.h"
+#include "cuda/forward.h"
+#include "cuda/memory.h"
 #include "ffi/arguments.h"
+#include "ffi/errors.h"
+#include "ffi/tensors.h"
 #include "parapet/attention.h"
-#include "parapet/error.h"
 #include "parapet/info.h"
 
 // The functions that python/parapet/_ffi.py calls.
@@ -23,18 +26,6 @@ namespace {
 
 constexpr const char* kFloats = "dtype float32, float16 or bfloat16";
 constexpr const char* kInt32 = "dtype int32";
-
-const char* python_name(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidArgument:
-      return "ValueError";
-    case ErrorCode::kNotImplemented:
-      return "NotImplementedError";
-    case ErrorCode::kRuntime:
-      return "RuntimeError";
-  }
-  return "RuntimeError";
-}
 
 // The arguments of a function, taken one after the other.
 class Arguments {
@@ -52,10 +43,26 @@ class Arguments {
   const AnyView* end_;
 };
 
-// The stream that the framework of the arguments works on.
-void* current_stream(Device device) {
-  return device.type == DeviceType::kCuda ? TVMFFIEnvGetStream(kDLCUDA, device.index) : nullptr;
-}
+// What tvm-ffi was told by the framework that the arguments come from: the stream that it works on,
+// and memory, which the framework has back when this ends. It may be reused then by what is queued
+// on the same stream later.
+class Framework {
+ public:
+  explicit Framework(Device device) : device_{kDLCUDA, device.index} {}
+
+  void* stream() const { return TVMFFIEnvGetStream(device_.device_type, device_.device_id); }
+
+  void* allocate(std::int64_t bytes) {
+    return memory_
+        .emplace_back(tvm::ffi::Tensor::FromEnvAlloc(TVMFFIEnvTensorAlloc, {bytes},
+                                                     DLDataType{kDLUInt, 8, 1}, device_))
+        .data_ptr();
+  }
+
+ private:
+  DLDevice device_;
+  std::vector<tvm::ffi::Tensor> memory_;
+};
 
 struct Call {
   explicit Call(Arguments arguments)
@@ -80,73 +87,44 @@ struct Call {
             .window_right = to_optional_int(arguments.take("window_right")),
             .softcap = to_float(arguments.take("softcap")),
             .num_splits = to_int(arguments.take("num_splits")),
-            .stream = current_stream(tensors.q.device),
-        } {}
+        },
+        stream(to_optional_int(arguments.take("stream"))) {}
+
+  void run() const {
+    ForwardOptions there = options;
+    Framework framework(tensors.q.device);
+    if (stream) {
+      there.stream = reinterpret_cast<void*>(*stream);
+    } else if (tensors.q.device.type == DeviceType::kCuda) {
+      there.stream = framework.stream();
+      there.allocate = [&](std::int64_t bytes) { return framework.allocate(bytes); };
+    }
+    forward(tensors, there);
+  }
 
   Uint16 uint16;
   ForwardTensors tensors;
   ForwardOptions options;
+  std::optional<std::int64_t> stream;  // else the one that tvm-ffi knows of, with its memory
 };
 
-void forward(Arguments arguments) {
-  const Call call(arguments);
-  parapet::forward(call.tensors, call.options);
-}
-
-// Seconds that the C++ call takes, the mean of `repeats`: what the Python call adds to.
+// Seconds that the C++ call takes, the mean of `repeats`: what the Python call adds to. On a GPU
+// that is the time to queue it.
 double measure_forward(Arguments arguments) {
   const int repeats = to_int(arguments.take("repeats"));
   const Call call(arguments);
   const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < repeats; ++i) parapet::forward(call.tensors, call.options);
+  for (int i = 0; i < repeats; ++i) call.run();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   return elapsed.count() / repeats;
 }
 
-// Runs the body of an exported function; parapet's errors become Python's, message unchanged.
-template <class Body>
-auto translating_errors(Body&& body) {
-  try {
-    return body();
-  } catch (const Error& error) {
-    throw tvm::ffi::Error(python_name(error.code()), error.what(), "");
-  }
+void check() {
+  translating_errors([] { cuda::check(); });
 }
 
-// The memory of a tensor that parapet makes for a framework that it has no allocator of.
-struct Allocator {
-  static constexpr std::size_t kAlignment = 64;
-
-  void AllocData(DLTensor* tensor) {
-    const std::size_t bytes = tvm::ffi::GetDataSize(*tensor);
-    tensor->data = ::operator new(bytes, std::align_val_t{kAlignment});
-  }
-  void FreeData(DLTensor* tensor) { ::operator delete(tensor->data, std::align_val_t{kAlignment}); }
-};
-
-tvm::ffi::Tensor empty(const tvm::ffi::Shape& shape, DLDataType dtype) {
-  return tvm::ffi::Tensor::FromNDAlloc(Allocator(), shape, dtype, DLDevice{kDLCPU, 0});
-}
-
-void copy_rows(const DLTensor& from, const char* source, int dim, char*& target) {
-  const auto element_size = static_cast<std::int64_t>(from.dtype.bits / 8);
-  if (dim == from.ndim || (dim == from.ndim - 1 && from.strides[dim] == 1)) {
-    const std::int64_t bytes = element_size * (dim == from.ndim ? 1 : from.shape[dim]);
-    target = std::copy_n(source, bytes, target);
-    return;
-  }
-  for (std::int64_t i = 0; i < from.shape[dim]; ++i) {
-    copy_rows(from, source + i * from.strides[dim] * element_size, dim + 1, target);
-  }
-}
-
-// A dense copy in C order, its elements as unsigned integers: what NumPy can import of any dtype.
-tvm::ffi::Tensor dense_bits(const tvm::ffi::Tensor& tensor) {
-  const DLTensor& from = *tensor.GetDLTensorPtr();
-  const auto copy = empty(tvm::ffi::Shape(tensor.shape()), DLDataType{kDLUInt, from.dtype.bits, 1});
-  auto* target = static_cast<char*>(copy.data_ptr());
-  copy_rows(from, static_cast<const char*>(from.data) + from.byte_offset, 0, target);
-  return copy;
+void wait(DLDevice device) {
+  if (device.device_type == kDLCUDA) translating_errors([&] { cuda::wait(device.device_id); });
 }
 
 tvm::ffi::Array<tvm::ffi::Any> cpu_info() {
@@ -166,7 +144,7 @@ extern "C" {
 TVM_FFI_DLL_EXPORT int __tvm_ffi_forward(void*, const TVMFFIAny* values, std::int32_t count,
                                          TVMFFIAny*) {
   TVM_FFI_SAFE_CALL_BEGIN();
-  translating_errors([&] { forward({values, count}); });
+  translating_errors([&] { Call({values, count}).run(); });
   TVM_FFI_SAFE_CALL_END();
 }
 
@@ -179,6 +157,8 @@ TVM_FFI_DLL_EXPORT int __tvm_ffi_measure_forward(void*, const TVMFFIAny* values,
 }
 }
 
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(check, check);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(wait, wait);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(empty, empty);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(dense_bits, dense_bits);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(cpu_info, cpu_info);

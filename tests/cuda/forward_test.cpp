@@ -12,6 +12,7 @@
 #include "cuda/kernel_cache.h"
 #include "cuda/kernel_store.h"
 #include "cuda/launch_plan.h"
+#include "cuda/memory.h"
 #include "cuda/scoped.h"
 #include "parapet/error.h"
 #include "parapet/info.h"
@@ -252,6 +253,37 @@ TEST_F(CudaForwardTest, CheckNamesTheBadEntryOnce) {
     expect_message([] { check(1); }, ErrorCode::kInvalidArgument,
                    "seqused_q[0]: expected 0 to the rows of its segment, found -5");
     check(0);  // another GPU
+  });
+}
+
+TEST_F(CudaForwardTest, CheckLooksAtEveryGpuInUse) {
+  in_a_process_of_its_own([&] {
+    check();  // before any call
+    run(packed_);
+    packed_.device.index = 0;
+    note_bad_entry({kernels::kCuSeqlensQ, 2, 99, 0});
+    run(packed_);
+    note_bad_entry({kernels::kSequsedK, 1, -3, 0});
+    expect_message([] { check(); }, ErrorCode::kInvalidArgument, "seqused_k[1]");
+    expect_message([] { check(); }, ErrorCode::kInvalidArgument, "cu_seqlens_q[2]");
+    check();
+  });
+}
+
+TEST_F(CudaForwardTest, GivesMemoryToThoseWithoutAFramework) {
+  in_a_process_of_its_own([&] {
+    const char text[] = "to the GPU and back";
+    char back[sizeof(text)] = {};
+    void* memory = allocate(1, sizeof(text));
+    copy_to_gpu(1, memory, text, sizeof(text));
+    const int before = driver().synchronized;
+    copy_to_host(1, back, memory, sizeof(text));
+    EXPECT_STREQ(back, text);
+    EXPECT_EQ(driver().synchronized, before + 1) << "the copy did not wait for the GPU";
+    free(1, memory);
+    free(1, allocate(1, 0));
+    copy_to_host(1, nullptr, nullptr, 0);
+    EXPECT_TRUE(fake_contexts().empty());
   });
 }
 

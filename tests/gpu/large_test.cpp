@@ -6,6 +6,7 @@
 
 #include "cuda/nvrtc.h"
 #include "gpu/gpu_call.h"
+#include "tools/check/check.h"
 #include "tools/workload/workload.h"
 
 // Calls whose tensors are gigabytes. They are filled on the GPU with numbers that the host can make
@@ -150,9 +151,10 @@ class LargeCall {
 
 class GpuLarge : public GpuTest {};
 
-// The call that other libraries crash on, and the one with a segment longer than max_seqlen says.
+// The call that other libraries crash on, the one with a segment longer than max_seqlen says, and
+// the model's longest.
 TEST_F(GpuLarge, VideoTransformer) {
-  for (const char* name : {"video-dit-124f", "video-dit-124f-as-printed"}) {
+  for (const char* name : {"video-dit-124f", "video-dit-124f-as-printed", "video-dit-345f"}) {
     SCOPED_TRACE(name);
     const tools::Case c = tools::read_workload(name).cases.at(0);
     LargeCall call(c.num_heads, c.head_dim, c.cu_seqlens_q, c.cu_seqlens_k);

@@ -140,8 +140,11 @@ def _visible(call: Call, queries: int, keys: int) -> Iterator[Array]:
         yield visible
 
 
-def check(call: Call) -> tuple[Array, Array]:
-    """Runs a call, compares it with the oracle, and returns what it gave."""
+def check(call: Call, lse_dtype: str = "float32") -> tuple[Array, Array]:
+    """Runs a call, compares it with the oracle, and returns what it gave.
+
+    lse_dtype: What the weights that lse is the sum of may be rounded to.
+    """
     out, lse = call.run()
     dtype = call.q.dtype.name
     assert out.dtype == call.q.dtype
@@ -152,7 +155,7 @@ def check(call: Call) -> tuple[Array, Array]:
     _compare("out", out, exact.out, plain.out, exact.values[..., None], dtype, rounding[..., None])
     lse_size = np.maximum(1, np.where(np.isfinite(exact.lse), np.abs(exact.lse), 1))
     rounding = rounding.swapaxes(-1, -2) / lse_size
-    _compare("lse", lse, exact.lse, plain.lse, lse_size, "float32", rounding)
+    _compare("lse", lse, exact.lse, plain.lse, lse_size, lse_dtype, rounding)
     return out, lse
 
 

@@ -173,6 +173,14 @@ FAKE cuMemcpyDtoHAsync_v2(void* host, std::uint64_t pointer, std::size_t bytes, 
   std::memcpy(host, reinterpret_cast<const void*>(pointer), bytes);
   return 0;
 }
+FAKE cuMemcpyDtoH_v2(void* host, std::uint64_t pointer, std::size_t bytes) {
+  std::memcpy(host, reinterpret_cast<const void*>(pointer), bytes);
+  return parapet::testing::need_context();
+}
+FAKE cuMemcpyHtoD_v2(std::uint64_t pointer, const void* host, std::size_t bytes) {
+  std::memcpy(reinterpret_cast<void*>(pointer), host, bytes);
+  return parapet::testing::need_context();
+}
 FAKE cuModuleLoadData(void** module, const void*) {
   parapet::testing::note_unsafe("cuModuleLoadData");
   const std::lock_guard lock(parapet::testing::fake().mutex);
