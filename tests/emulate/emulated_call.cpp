@@ -21,6 +21,10 @@ using emulate::Window;
 using kernels::WorkItem;
 using plan::int64;
 
+void run_work_list(const ForwardParams& params) {
+  kernels::make_work_list(params);
+}
+
 // The call as the host hands it to the kernels, with its workspace.
 class Emulation {
  public:
@@ -42,15 +46,16 @@ class Emulation {
   const ForwardParams& params() const { return plan_.params; }
 
   void make_work_list() const {
+    const HostKernel kernel = run_.kernels ? run_.kernels->work_list : run_work_list;
     emulate::launch({.threads = kernels::kWorkListThreads,
                      .shared_bytes = kernels::kWorkListSharedBytes,
                      .seed = run_.seed,
                      .windows = [&](int64) { return work_list_windows(); }},
-                    [&] { kernels::make_work_list(params()); });
+                    [&] { kernel(params()); });
   }
 
   void attend() const {
-    const HostKernel kernel = find_host_kernel(plan_.config);
+    const HostKernel kernel = run_.kernels ? run_.kernels->forward : find_host_kernel(plan_.config);
     emulate::launch({.blocks = plan_.blocks * run_.grid_factor,
                      .threads = kernels::forward_threads(plan_.config),
                      .shared_bytes = kernels::forward_shared_bytes(plan_.config),
@@ -120,9 +125,11 @@ class Emulation {
         kernels::place_tile(block - item->first_tile * slots(), tiles_of(*item), slots(), group);
     const int64 first = place.tile * p.query_tile / p.heads_per_tile;
     const int64 end = plan::ceil_div((place.tile + 1) * p.query_tile, p.heads_per_tile);
-    const int64 used = plan::min(end, int64{item->query_used}) - first;
-    const int64 owned = plan::min(end, int64{item->query_rows}) - first;
     const int64 row = item->query_begin + first;
+    // Whatever the list says, no row outside the tensors.
+    const int64 used = plan::min(plan::min(end, int64{item->query_used}) - first, p.rows_q - row);
+    const int64 owned = plan::min(plan::min(end, int64{item->query_rows}) - first, p.rows_q - row);
+    const int64 keys = plan::min(int64{item->key_rows}, int64{p.rows_k} - item->key_begin);
     const auto rows_of = [&](const char* name, const void* data, int64 element_bytes, int64 columns,
                              int64 offset, int64 stride, int64 rows) {
       return Window{name, static_cast<const std::byte*>(data) + offset * element_bytes,
@@ -150,11 +157,11 @@ class Emulation {
     windows.push_back(rows_of("k", p.k, 2, config.head_dim,
                               item->segment * p.k_batch_stride + item->key_begin * p.k_row_stride +
                                   key_head * p.k_head_stride,
-                              p.k_row_stride, item->key_rows));
+                              p.k_row_stride, keys));
     windows.push_back(rows_of("v", p.v, 2, config.head_dim_v,
                               item->segment * p.v_batch_stride + item->key_begin * p.v_row_stride +
                                   key_head * p.v_head_stride,
-                              p.v_row_stride, item->key_rows));
+                              p.v_row_stride, keys));
     return windows;
   }
 

@@ -1,11 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "cuda/launch_plan.h"
+#include "emulate/kernel_config.h"
 #include "support/host_call.h"
 
 namespace parapet::testing {
+
+struct HostKernels {
+  HostKernel forward = nullptr;
+  HostKernel work_list = nullptr;
+};
 
 struct EmulatedRun {
   std::uint64_t seed = 1;
@@ -13,6 +20,8 @@ struct EmulatedRun {
   int shared_bytes_per_sm = 0;
   // Blocks for each one that the plan asks for.
   int grid_factor = 1;
+  // Others than the product's.
+  std::optional<HostKernels> kernels{};
 };
 
 // Runs a call as a GPU would, its kernels on the emulator. Each block may touch only its own query

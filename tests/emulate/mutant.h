@@ -1,0 +1,12 @@
+#pragma once
+
+#include "emulate/kernel_config.h"
+#include "kernels/core/params.h"
+
+namespace parapet::testing {
+
+// Which kernel is made wrong: a small and quick one that uses everything.
+inline constexpr ForwardConfig kMutantConfig =
+    for_short({.head_dim = 64, .head_dim_v = 64, .right_edge = true});
+
+}  // namespace parapet::testing
