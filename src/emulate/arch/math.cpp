@@ -54,10 +54,13 @@ float reciprocal_approx(float x) {
 float multiply_add(float a, float b, float c) {
   return std::fma(a, b, c);
 }
+// +0 counts as more than -0.
 float max(float a, float b) {
+  if (a == 0.0f && b == 0.0f) return std::signbit(a) ? b : a;
   return std::fmax(a, b);
 }
 float min(float a, float b) {
+  if (a == 0.0f && b == 0.0f) return std::signbit(a) ? a : b;
   return std::fmin(a, b);
 }
 
