@@ -1,9 +1,9 @@
 #include "emulate/mutant.h"
 
 #include <gtest/gtest.h>
+#include <regex.h>
 
 #include <ostream>
-#include <regex>
 #include <string>
 
 #include "emulate/emulated_call.h"
@@ -62,15 +62,23 @@ EmulatedRun run_with(std::uint64_t seed) {
   return {.seed = seed, .shared_bytes_per_sm = 1 << 30, .grid_factor = 2};
 }
 
+// POSIX: std::regex makes compilers warn of itself.
+bool contains(const std::string& text, const char* pattern) {
+  regex_t compiled;
+  if (regcomp(&compiled, pattern, REG_EXTENDED | REG_NOSUB) != 0) return false;
+  const bool found = regexec(&compiled, text.c_str(), 0, nullptr, 0) == 0;
+  regfree(&compiled);
+  return found;
+}
+
 class MutantTest : public ::testing::TestWithParam<Mutant> {};
 
 TEST_P(MutantTest, IsReported) {
-  const std::regex expected(GetParam().report);
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     EmulatedRun run = run_with(seed);
     run.kernels = GetParam().kernels;
     const std::string found = fault_of(run);
-    EXPECT_TRUE(std::regex_search(found, expected)) << "seed " << seed << ": " << found;
+    EXPECT_TRUE(contains(found, GetParam().report)) << "seed " << seed << ": " << found;
   }
 }
 
