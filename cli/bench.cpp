@@ -27,7 +27,10 @@ namespace parapet::cli {
 namespace {
 
 struct BenchOptions {
-  std::vector<std::string> workloads{"cpu-grid"};
+  bool on_gpu() const { return device == "cuda"; }
+
+  std::string device = "cpu";
+  std::vector<std::string> workloads;
   std::vector<std::string> dtypes;
   std::string rows;
   int threads = 0;
@@ -154,12 +157,13 @@ std::string positive_number(const std::string& text) {
 }
 
 // The same request in the words of parapet.bench.
-std::vector<std::string> peer_arguments(const BenchOptions& options) {
+std::vector<std::string> python_arguments(const BenchOptions& options) {
   std::vector<std::string> arguments = options.workloads;
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) arguments.insert(arguments.end(), {name, value});
   };
-  add("--peers", "torch");
+  add("--device", options.device);
+  if (options.peers) add("--peers", options.on_gpu() ? "fa2,cudnn" : "torch");
   add("--dtype", fmt::format("{}", fmt::join(dtype_names(options), ",")));
   if (!options.rows.empty()) {
     const tools::Workload first = tools::read_workload(options.workloads.front());
@@ -186,17 +190,19 @@ bool can_import(const std::string& python, const char* module) {
   return error == 0 && ::waitpid(child, &status, 0) == child && status == 0;
 }
 
-// Becomes `python3 -m parapet.bench`, which measures PyTorch beside parapet in one process.
-[[noreturn]] void run_peers(const BenchOptions& options) {
+// Becomes `python3 -m parapet.bench`, which has PyTorch in its process: to measure it beside
+// parapet, and to measure on a GPU at all.
+[[noreturn]] void run_in_python(const BenchOptions& options) {
+  const char* reason = options.on_gpu() ? "--device cuda" : "--peers";
   const char* chosen = std::getenv("PARAPET_PYTHON");
   const std::string python = chosen ? chosen : "python3";
   if (!can_import(python, "parapet.bench")) {
     throw Error(ErrorCode::kRuntime,
-                fmt::format("--peers: {} cannot import parapet.bench; install the Python package "
+                fmt::format("{}: {} cannot import parapet.bench; install the Python package "
                             "(pip install .), or name a Python that has it in PARAPET_PYTHON",
-                            python));
+                            reason, python));
   }
-  std::vector<std::string> arguments = peer_arguments(options);
+  std::vector<std::string> arguments = python_arguments(options);
   arguments.insert(arguments.begin(), {python, "-m", "parapet.bench"});
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -206,7 +212,7 @@ bool can_import(const std::string& python, const char* module) {
   }
   ::execvp(argv[0], argv.data());
   throw Error(ErrorCode::kRuntime,
-              fmt::format("--peers: cannot start {}: {}", python, std::strerror(errno)));
+              fmt::format("{}: cannot start {}: {}", reason, python, std::strerror(errno)));
 }
 
 }  // namespace
@@ -216,15 +222,19 @@ Command add_bench(CLI::App& program) {
   CLI::App* app = program.add_subcommand("bench", "Measure the speed of workloads on this machine");
   app->footer(workload_footer());
   app->add_option("workload", options->workloads,
-                  "Workloads: files, or some of the names below (default: cpu-grid)")
+                  "Workloads: files, or some of the names below (default: cpu-grid, on a GPU "
+                  "paper-grid)")
       ->type_name("");
+  app->add_option("--device", options->device, "cpu or cuda (needs the Python package and PyTorch)")
+      ->check(CLI::IsMember({"cpu", "cuda"}).description(""))
+      ->type_name("NAME");
   app->add_option(
          "--dtype", options->dtypes,
          "float32, bfloat16, float16, several with commas, or all (default: the workload's)")
       ->delimiter(',')
       ->check(CLI::IsMember({"float32", "bfloat16", "float16", "all"}).description(""))
       ->type_name("LIST")
-      ->expected(1);
+      ->allow_extra_args(false);
   app->add_option("--rows", options->rows, kRowsHelp)->type_name("LIST");
   app->add_option("--rounds", options->measure.rounds,
                   "Quiet rounds to measure for each case; the median counts (default: 5)")
@@ -244,7 +254,13 @@ Command add_bench(CLI::App& program) {
                 "Measure PyTorch beside parapet, in one process (needs the Python package)")
       ->excludes(compare);
   return {app, [options] {
-            if (options->peers) run_peers(*options);
+            if (options->on_gpu() && !options->compare.empty()) {
+              throw Error(ErrorCode::kInvalidArgument, "--compare: not with --device cuda");
+            }
+            if (options->workloads.empty()) {
+              options->workloads = {options->on_gpu() ? "paper-grid" : "cpu-grid"};
+            }
+            if (options->peers || options->on_gpu()) run_in_python(*options);
             return run_here(*options);
           }};
 }

@@ -127,10 +127,12 @@ def _note(result: dict[str, Any], first: dict[str, Any] | None) -> str:
 def _title(report: dict[str, Any]) -> str:
     machine = report["machine"]
     workloads = ", ".join(dict.fromkeys(result["workload"] for result in report["results"]))
-    lines = [
-        f"{workloads} on {machine['cpu']}, {machine['threads']} threads, {machine['simd_target']}",
-        f"dashed: the machine's multiply-adds, {machine['fma_gflops']:.0f} GFLOP/s",
-    ]
+    if "gpu" in machine:
+        name, limit = machine["gpu"], "a large matrix product"
+    else:
+        name = f"{machine['cpu']}, {machine['threads']} threads, {machine['simd_target']}"
+        limit = "the machine's multiply-adds"
+    lines = [f"{workloads} on {name}", f"dashed: {limit}, {machine['fma_gflops']:.0f} GFLOP/s"]
     if not machine["quiet"]:
         lines.append("measured on a busy machine: do not trust it")
     return "\n".join(lines)

@@ -134,6 +134,8 @@ def test_nothing_is_measured_when_something_is_wrong(program: Program, grid: Pat
     error = program.error("bench", grid, "no-such-file")
     assert error.startswith("no-such-file: cannot open")
     assert "--rows: expected numbers from 0 to 2" in program.error("bench", grid, "--rows", "3")
+    error = program.error("bench", "--device", "cuda", "--compare", "earlier.json")
+    assert error == "--compare: not with --device cuda"
 
 
 def test_the_file_is_written_whole_or_not_at_all(program: Program, grid: Path) -> None:
@@ -147,16 +149,25 @@ def test_the_file_is_written_whole_or_not_at_all(program: Program, grid: Path) -
     assert set(os.listdir(program.directory)) - before == {"out.json"}
 
 
-def test_peers_need_the_python_package(program: Program) -> None:
-    empty = {"PARAPET_PYTHON": "python3", "PYTHONPATH": "", "PYTHONSAFEPATH": "1"}
-    error = program.run(
-        "bench", "--peers", env=empty | {"PARAPET_PYTHON": "no-such-python"}, code=2
-    )
-    assert "--peers: no-such-python cannot import parapet.bench" in error.stderr
+@pytest.mark.parametrize("arguments", [["--peers"], ["--device", "cuda"]])
+def test_what_needs_the_python_package(program: Program, arguments: list[str]) -> None:
+    env = {"PARAPET_PYTHON": "no-such-python", "PYTHONPATH": "", "PYTHONSAFEPATH": "1"}
+    error = program.run("bench", *arguments, env=env, code=2)
+    assert f"{' '.join(arguments)}: no-such-python cannot import parapet.bench" in error.stderr
     assert "pip install" in error.stderr
 
 
-def test_peers_get_the_same_arguments(program: Program, grid: Path) -> None:
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        (["--peers"], ["--device", "cpu", "--peers", "torch"]),
+        (["--device", "cuda"], ["--device", "cuda"]),
+        (["--device", "cuda", "--peers"], ["--device", "cuda", "--peers", "fa2,cudnn"]),
+    ],
+)
+def test_python_gets_the_same_arguments(
+    program: Program, grid: Path, place: list[str], expected: list[str]
+) -> None:
     package = program.directory / "parapet"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -168,8 +179,8 @@ def test_peers_get_the_same_arguments(program: Program, grid: Path) -> None:
     )
     env = {"PYTHONPATH": str(program.directory), "PARAPET_PYTHON": "python3"}
     arguments = [grid, "--dtype", "float16,float32", "--rows", "2,0", "--rounds", "3"]
-    result = program.run("bench", *arguments, "--peers", env=env, code=7)
+    result = program.run("bench", *arguments, *place, env=env, code=7)
     assert json.loads(result.stdout) == [
-        *[str(grid), "--peers", "torch", "--dtype", "float32,float16", "--row", "2", "--row", "0"],
+        *[str(grid), *expected, "--dtype", "float32,float16", "--row", "2", "--row", "0"],
         *["--rounds", "3", "--max-seconds", "60"],
     ]

@@ -1,25 +1,43 @@
-"""The program: `python -m parapet.bench WORKLOAD ... [--peers torch] [--json FILE]`."""
+"""The program: `python -m parapet.bench WORKLOAD ... [--device cuda] [--peers NAMES]`."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 import json
-import platform
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from parapet import cpu_info
-from parapet.bench._measure import Machine, Measured, measure, ratio
+from parapet.bench import _gpu, _providers
+from parapet.bench._machine import Cpu, Machine
+from parapet.bench._measure import Measured, measure, ratio
 from parapet.bench._overhead import measure_overheads
-from parapet.bench._providers import PEERS, Parapet, Provider, Run, UnsupportedError, random_tensors
+from parapet.bench._providers import Parapet, Provider, Run, Tensors, UnsupportedError
 from parapet.bench._workload import ITEM_SIZES, Case, read_workload
 
 TOLERANCES = {"float32": 1e-4, "bfloat16": 2e-2, "float16": 4e-3}
+LIMITS = {"cpu": "multiply-add peak", "cuda": "matrix product"}
+
+
+@dataclass
+class Device:
+    """Where calls run: how its machine and data are made, and the peers that run there."""
+
+    workload: str
+    """What is measured when nothing is named."""
+    machine: Callable[[], Machine]
+    random_tensors: Callable[[Case], Tensors]
+    peers: dict[str, Callable[[], Provider]]
+
+
+DEVICES = {
+    "cpu": Device("cpu-grid", Cpu, _providers.random_tensors, _providers.PEERS),
+    "cuda": Device("paper-grid", _gpu.Gpu, _gpu.random_tensors, _gpu.PEERS),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,9 +68,21 @@ def _parser() -> argparse.ArgumentParser:
         return parse
 
     parser.add_argument(
-        "workloads", nargs="*", default=["cpu-grid"], help="names or files (default: cpu-grid)"
+        "workloads",
+        nargs="*",
+        help="names or files (default: "
+        + "; ".join(f"{name}: {one.workload}" for name, one in DEVICES.items())
+        + ")",
     )
-    parser.add_argument("--peers", type=names(PEERS), default=(), help="such as torch")
+    parser.add_argument(
+        "--device", choices=DEVICES, default="cpu", help="cuda: PyTorch's current GPU"
+    )
+    parser.add_argument(
+        "--peers",
+        type=names([name for device in DEVICES.values() for name in device.peers]),
+        default=(),
+        help="; ".join(f"{name}: {', '.join(one.peers)}" for name, one in DEVICES.items()),
+    )
     parser.add_argument("--dtype", type=names(ITEM_SIZES), default=(), help="instead of the file's")
     parser.add_argument("--row", type=int, action="append", help="only this case of each file")
     parser.add_argument("--rounds", type=int, default=5, help="undisturbed rounds (default: 5)")
@@ -70,18 +100,21 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _bench(options: argparse.Namespace) -> int:
+    device = DEVICES[options.device]
     cases = [
         case
-        for name in options.workloads
+        for name in options.workloads or [device.workload]
         for case in read_workload(name, options.dtype)
         if options.row is None or case.row in options.row
     ]
-    providers: list[Provider] = [Parapet(), *(PEERS[name]() for name in options.peers)]
-    machine = Machine()
-    info = cpu_info()
+    for name in options.peers:
+        if name not in device.peers:
+            raise ValueError(f"--peers {name}: not on {options.device}")
+    machine = device.machine()
+    providers: list[Provider] = [Parapet(), *(device.peers[name]() for name in options.peers)]
     print(
-        f"{_cpu_name()}, {info.num_threads} threads, {info.simd_target}, "
-        + ", ".join(f"{one.name} {one.version}" for one in providers)
+        f"{machine.name()}, " + ", ".join(f"{one.name} {one.version}" for one in providers),
+        flush=True,
     )
     results: list[dict[str, Any]] = []
     skipped: list[dict[str, Any]] = []
@@ -99,7 +132,8 @@ def _bench(options: argparse.Namespace) -> int:
         for entry in results
     )
     print(
-        f"multiply-add peak {machine.fma_gflops:.1f} GFLOP/s, reads {machine.read_gbs:.1f} GB/s"
+        f"{LIMITS[options.device]} {_rate('fma', machine.fma_gflops).strip()}, "
+        f"memory {machine.read_gbs:.1f} GB/s"
         + ("" if quiet else "; the machine was busy: do not trust these figures")
     )
     if options.json:
@@ -107,14 +141,7 @@ def _bench(options: argparse.Namespace) -> int:
             "schema": "parapet-bench",
             "version": 1,
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "machine": {
-                "cpu": _cpu_name(),
-                "threads": info.num_threads,
-                "simd_target": info.simd_target,
-                "fma_gflops": machine.fma_gflops,
-                "read_gbs": machine.read_gbs,
-                "quiet": quiet,
-            },
+            "machine": machine.to_json() | {"quiet": quiet},
             "providers": {one.name: one.version for one in providers},
             "results": results,
             "skipped": skipped,
@@ -145,25 +172,27 @@ def _measure(
                 f"about {seconds:.0f} s a call, more than --max-seconds {options.max_seconds:g}",
             )
         return None
-    tensors = random_tensors(case)
+    tensors = DEVICES[options.device].random_tensors(case)
     runs: dict[str, Run] = {}
     expected = None
     for provider in providers:
         try:
             run = provider.prepare(case, tensors)
-        except UnsupportedError as reason:
+            result = run()
+        except (UnsupportedError, NotImplementedError) as reason:
             skip(provider, str(reason))
             continue
-        output = provider.output(case, run())
+        output = provider.output(case, result)
         if expected is None:
             expected = output
-        elif not np.allclose(output, expected, rtol=0, atol=TOLERANCES[case.dtype]):
-            worst = np.abs(output - expected).max()
+        elif not (worst := float(abs(output - expected).max())) <= TOLERANCES[case.dtype]:
             raise ValueError(
                 f"{case.workload}: case {case.row}: {provider.name} computes something else than "
                 f"{providers[0].name}: they differ by {worst:.3g}"
             )
         runs[provider.name] = run
+    if not runs:
+        return None
     reads = case.bytes / machine.read_gbs > case.flop / machine.fma_gflops
     return measure(machine, runs, "read" if reads else "fma", options.rounds, options.wait)
 
@@ -171,6 +200,7 @@ def _measure(
 def _result(case: Case, provider: str, measured: Measured) -> dict[str, Any]:
     rounds = measured.providers[provider]
     gflops, gbs = case.flop / rounds.ms / 1e6, case.bytes / rounds.ms / 1e6
+    call = {} if rounds.call_ms is None else {"call_ms": rounds.call_ms}
     return {
         "workload": case.workload,
         "row": case.row,
@@ -179,8 +209,9 @@ def _result(case: Case, provider: str, measured: Measured) -> dict[str, Any]:
         "provider": provider,
         "flop": case.flop,
         "bytes": case.bytes,
-        "rounds": [vars(one) for one in rounds.rounds],
+        "rounds": [one.to_json() for one in rounds.rounds],
         "ms": rounds.ms,
+        **call,
         "gflops": gflops,
         "gbs": gbs,
         "limit": measured.limit,
@@ -189,19 +220,24 @@ def _result(case: Case, provider: str, measured: Measured) -> dict[str, Any]:
     }
 
 
+def _rate(limit: str, rate: float) -> str:
+    """A rate of operations or of bytes, in words of equal length."""
+    if limit == "read":
+        return f"{rate:7.1f} GB/s   "
+    return f"{rate:7.1f} GFLOP/s" if rate < 1e4 else f"{rate / 1e3:7.1f} TFLOP/s"
+
+
 def _print_case(case: Case, entries: list[dict[str, Any]], measured: Measured) -> None:
     for entry in entries:
         name, rounds = entry["provider"], measured.providers[entry["provider"]]
-        rate = (
-            f"{entry['gflops']:7.1f} GFLOP/s"
-            if entry["limit"] == "fma"
-            else (f"{entry['gbs']:7.1f} GB/s   ")
-        )
+        rate = entry["gbs" if entry["limit"] == "read" else "gflops"]
         line = (
-            f"{case.label():44} {case.dtype:9} {name:8} {entry['ms']:10.3f} ms {rate} "
-            f"{100 * entry['share']:5.1f} % of {entry['limit']}"
+            f"{case.label():44} {case.dtype:9} {name:8} {entry['ms']:10.3f} ms "
+            f"{_rate(entry['limit'], rate)} {100 * entry['share']:5.1f} % of {entry['limit']}"
         )
-        if name != "parapet":
+        if "call_ms" in entry:
+            line += f"  a call {entry['call_ms']:.3f} ms"
+        if name != "parapet" and "parapet" in measured.providers:
             line += f"  {ratio(rounds, measured.providers['parapet']):6.2f}x parapet's time"
         quiet = sum(one.quiet for one in rounds.rounds)
         if quiet < len(rounds.rounds):
@@ -210,9 +246,9 @@ def _print_case(case: Case, entries: list[dict[str, Any]], measured: Measured) -
 
 
 def _overhead(options: argparse.Namespace) -> int:
-    for name in options.peers:
-        importlib.import_module(name)
-    overheads = list(measure_overheads())
+    if options.device == "cuda" or "torch" in options.peers:
+        importlib.import_module("torch")
+    overheads = list(measure_overheads(options.device))
     print(f"{'tensors of':12} {'call':12} {'Python':>10} {'kernel':>10} {'overhead':>10}")
     for one in overheads:
         times = (one.python_us, one.kernel_us, one.overhead_us)
@@ -221,17 +257,6 @@ def _overhead(options: argparse.Namespace) -> int:
         report = {"overhead": [one.to_json() for one in overheads]}
         options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 0
-
-
-def _cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                return value.strip()
-    except OSError:
-        pass
-    return platform.machine()
 
 
 if __name__ == "__main__":

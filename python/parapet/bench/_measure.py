@@ -2,58 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from parapet import _ffi, cpu_info
+from parapet.bench._machine import QUIET, Machine
 from parapet.bench._providers import Run
-
-QUIET = 0.94
-"""The part of the best multiply-add rate at which a round counts as undisturbed."""
-
-
-class Machine:
-    """The rates that this machine gives, and gave at its best."""
-
-    def __init__(self) -> None:
-        self.threads = cpu_info().num_threads
-        single = max(_ffi.measure_fma_rate(1, 0.05) for _ in range(5))
-        self.fma_of_single_threads: float = single * self.threads
-        self.fma_gflops = 0.0
-        self.read_gbs = 0.0
-        self.fma()
-        self.read()
-
-    @property
-    def peak_gflops(self) -> float:
-        """What all threads would give undisturbed, as far as that was seen."""
-        return max(self.fma_gflops, self.fma_of_single_threads)
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether all threads together came near the sum of single ones at any moment."""
-        return self.fma_gflops >= QUIET * self.peak_gflops
-
-    def fma(self) -> float:
-        """Measures the multiply-add rate of all threads at this moment, GFLOP/s."""
-        rate: float = _ffi.measure_fma_rate(self.threads, 0.01)
-        self.fma_gflops = max(self.fma_gflops, rate)
-        return rate
-
-    def read(self) -> float:
-        """Measures the read bandwidth of all threads at this moment, GB/s."""
-        rate: float = _ffi.measure_read_bandwidth(self.threads, 0.05)
-        self.read_gbs = max(self.read_gbs, rate)
-        return rate
-
-    def wait_until_quiet(self, until: float) -> float:
-        """Waits for a quiet moment, at most to the time `until`; returns the last rate."""
-        while (rate := self.fma()) < QUIET * self.fma_gflops and time.monotonic() < until:
-            time.sleep(0.02)
-        return rate
 
 
 @dataclass
@@ -63,6 +19,12 @@ class Round:
     ms: float
     fma_gflops: float
     quiet: bool
+    call_ms: float | None = None
+    """Of a call on a GPU that is made and waited for, while `ms` is the GPU's own time."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields that have a value."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass
@@ -80,6 +42,12 @@ class Rounds:
     def ms(self) -> float:
         """The median of the rounds that count."""
         return statistics.median(self.rounds[i].ms for i in self.counted())
+
+    @property
+    def call_ms(self) -> float | None:
+        """Likewise."""
+        times = [self.rounds[i].call_ms for i in self.counted()]
+        return statistics.median(time for time in times if time is not None) if all(times) else None
 
 
 @dataclass
@@ -112,7 +80,7 @@ def measure(
         wait: For at most how many seconds in all quiet moments are waited for.
     """
     measured = Measured(limit, providers={name: Rounds() for name in runs})
-    repeats = {name: _repeats(run) for name, run in runs.items()}
+    timers = {name: machine.timer(run) for name, run in runs.items()}
     patience = time.monotonic() + wait
 
     def is_enough() -> bool:
@@ -122,25 +90,13 @@ def measure(
 
     while not is_enough():
         before = machine.wait_until_quiet(patience)
-        for name, run in runs.items():
-            ms = _time(run, repeats[name])
+        for name, timer in timers.items():
+            times = timer()
             after = machine.fma()
             lower = min(before, after)
             quiet = lower >= QUIET * machine.fma_gflops
-            measured.providers[name].rounds.append(Round(ms, lower, quiet))
+            measured.providers[name].rounds.append(Round(times.ms, lower, quiet, times.call_ms))
             rate = max(before, after) if limit == "fma" else machine.read()
             measured.limit_rate = max(measured.limit_rate, rate)
             before = after
     return measured
-
-
-def _repeats(run: Run) -> int:
-    """How many calls take 20 milliseconds."""
-    return max(1, math.ceil(20 / max(_time(run, 1), 1e-3)))
-
-
-def _time(run: Run, repeats: int) -> float:
-    start = time.perf_counter()
-    for _ in range(repeats):
-        run()
-    return 1e3 * (time.perf_counter() - start) / repeats

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any, Protocol
 
@@ -27,29 +28,50 @@ class UnsupportedError(Exception):
 class Tensors:
     """A case's data, dense (B, S, H, D) or packed (total, H, D)."""
 
-    q: Array
-    k: Array
-    v: Array
-    sink: Array | None
+    q: Any
+    k: Any
+    v: Any
+    sink: Any
+    cu_seqlens_q: Any
+    cu_seqlens_k: Any
+
+    @classmethod
+    def make(
+        cls,
+        case: Case,
+        normal: Callable[..., Any],
+        offsets: Callable[[tuple[int, ...]], Any],
+    ) -> Tensors:
+        """Makes the tensors of a case.
+
+        Args:
+            case: Says how many there are and of what shapes.
+            normal: Makes a random tensor of a shape.
+            offsets: Makes cu_seqlens from lengths.
+        """
+
+        def rows(lengths: tuple[int, ...], heads: int, dim: int) -> Any:
+            leading = (sum(lengths),) if case.packed else (len(lengths), lengths[0])
+            return normal(*leading, heads, dim)
+
+        return cls(
+            rows(case.q_lens, case.num_heads, case.head_dim),
+            rows(case.k_lens, case.num_heads_k, case.head_dim),
+            rows(case.k_lens, case.num_heads_k, case.head_dim_v),
+            normal(case.num_heads) if case.options.get("sink") else None,
+            offsets(case.q_lens) if case.packed else None,
+            offsets(case.k_lens) if case.packed else None,
+        )
 
 
 def random_tensors(case: Case) -> Tensors:
     """Returns normal random data, the same for every provider."""
     rng = np.random.default_rng(0)
     dtype = np.dtype(ml_dtypes.bfloat16 if case.dtype == "bfloat16" else case.dtype)
-
-    def normal(*shape: int) -> Array:
-        return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
-
-    def rows(lengths: tuple[int, ...], heads: int, dim: int) -> Array:
-        leading = (sum(lengths),) if case.packed else (len(lengths), lengths[0])
-        return normal(*leading, heads, dim)
-
-    return Tensors(
-        rows(case.q_lens, case.num_heads, case.head_dim),
-        rows(case.k_lens, case.num_heads_k, case.head_dim),
-        rows(case.k_lens, case.num_heads_k, case.head_dim_v),
-        normal(case.num_heads) if case.options.get("sink") else None,
+    return Tensors.make(
+        case,
+        lambda *shape: rng.standard_normal(shape, dtype=np.float32).astype(dtype),
+        lambda lengths: np.array([0, *accumulate(lengths)], np.int32),
     )
 
 
@@ -62,33 +84,32 @@ class Provider(Protocol):
     def prepare(self, case: Case, tensors: Tensors) -> Run:
         """Returns the call that is measured; raises UnsupportedError."""
 
-    def output(self, case: Case, result: Any) -> Array:
+    def output(self, case: Case, result: Any) -> Any:
         """Returns a result in float32, shaped like the case's q."""
 
 
 class Parapet:
-    """The library through its Python function, on NumPy arrays."""
+    """The library through its Python function, on the tensors as they are."""
 
     name = "parapet"
     version = _ffi.version
 
     def prepare(self, case: Case, tensors: Tensors) -> Run:
-        options = {
-            "causal": case.causal,
-            "window_size": (case.options.get("window_left"), case.options.get("window_right")),
-            "softcap": case.options.get("softcap", 0.0),
-            "softmax_scale": case.options.get("softmax_scale"),
-            "learnable_sink": tensors.sink,
-        }
-        if case.packed:
-            options["cu_seqlens_q"], options["cu_seqlens_k"] = (
-                np.array([0, *accumulate(lengths)], np.int32)
-                for lengths in (case.q_lens, case.k_lens)
-            )
-        return lambda: parapet.flash_attn_varlen_func(tensors.q, tensors.k, tensors.v, **options)
+        return partial(
+            parapet.flash_attn_varlen_func,
+            *(tensors.q, tensors.k, tensors.v),
+            cu_seqlens_q=tensors.cu_seqlens_q,
+            cu_seqlens_k=tensors.cu_seqlens_k,
+            softmax_scale=case.options.get("softmax_scale"),
+            causal=case.causal,
+            window_size=(case.options.get("window_left"), case.options.get("window_right")),
+            learnable_sink=tensors.sink,
+            softcap=case.options.get("softcap", 0.0),
+        )
 
-    def output(self, case: Case, result: Any) -> Array:
-        return np.asarray(result[0], np.float32)
+    def output(self, case: Case, result: Any) -> Any:
+        out = result[0]
+        return out.astype(np.float32) if isinstance(out, np.ndarray) else out.float()
 
 
 class Torch:
