@@ -195,18 +195,18 @@ TEST(SharedMemory, HasBoundsAndAlignment) {
 }
 
 TEST(GlobalMemory, HasWindows) {
-  const Window rows{.name = "rows", .data = kData, .bytes = 8, .rows = 3, .stride = 16};
-  const Window reversed{
-      .name = "reversed", .data = kData + 8, .bytes = 8, .rows = 3, .stride = -16};
+  const u32* const data = kData + 32;
+  const Window rows{.name = "rows", .data = data, .bytes = 8, .rows = 3, .stride = 16};
+  const Window reversed{.name = "reversed", .data = data + 8, .bytes = 8, .rows = 3, .stride = -16};
   for (const Window& window : {rows, reversed}) {
     const Options options{.windows = {window}};
     for (const int word : {0, 1, 4, 5, 8, 9})
-      expect_no_fault([&] { arch::load_global_u32(kData + word); }, options);
+      expect_no_fault([&] { arch::load_global_u32(data + word); }, options);
     for (const int word : {-1, 2, 3, 6, 7, 10, 12})
-      expect_fault("may not read 4 bytes", [&] { arch::load_global_u32(kData + word); }, options);
-    expect_fault("may not read 16 bytes", [] { arch::load_global_unit(kData); }, options);
+      expect_fault("may not read 4 bytes", [&] { arch::load_global_u32(data + word); }, options);
+    expect_fault("may not read 16 bytes", [&] { arch::load_global_unit(data); }, options);
     expect_fault(
-        "may not write", [] { arch::store_global_u32(const_cast<u32*>(kData), 0); }, options);
+        "may not write", [&] { arch::store_global_u32(const_cast<u32*>(data), 0); }, options);
   }
   expect_fault("misaligned",
                [] { arch::load_global_u32(reinterpret_cast<const std::byte*>(kData) + 2); });
