@@ -21,10 +21,6 @@ using emulate::Window;
 using kernels::WorkItem;
 using plan::int64;
 
-void run_work_list(const ForwardParams& params) {
-  kernels::make_work_list(params);
-}
-
 // The call as the host hands it to the kernels, with its workspace.
 class Emulation {
  public:
@@ -182,6 +178,10 @@ std::vector<Entry>& host_kernels() {
 }
 
 }  // namespace
+
+void run_work_list(const ForwardParams& params) {
+  kernels::make_work_list(params);
+}
 
 void add_host_kernel(const ForwardConfig& config, HostKernel kernel) {
   host_kernels().push_back({config, kernel});

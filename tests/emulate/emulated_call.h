@@ -14,6 +14,9 @@ struct HostKernels {
   HostKernel work_list = nullptr;
 };
 
+// The product's.
+void run_work_list(const ForwardParams& params);
+
 struct EmulatedRun {
   std::uint64_t seed = 1;
   // Of the GPU: 0 has no room for the shapes for short segments.

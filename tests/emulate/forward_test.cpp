@@ -1,9 +1,12 @@
+#include "kernels/mma/forward.h"
+
 #include <gtest/gtest.h>
 
 #include <climits>
 #include <limits>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "emulate/emulated_call.h"
@@ -16,6 +19,7 @@ namespace {
 
 using Lengths = std::vector<std::int32_t>;
 
+constexpr std::uint64_t kSeeds = 2;
 constexpr int kLargeSharedMemory = 228 * 1024;  // selects the shapes for short segments
 
 // ---- All options --------------------------------------------------------------------------------
@@ -138,7 +142,7 @@ class EmulatedForward : public ::testing::TestWithParam<EmulatedCase> {};
 
 TEST_P(EmulatedForward, IsRightUnderAnySchedule) {
   const EmulatedCase& param = GetParam();
-  for (const std::uint64_t seed : {1u, 2u}) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const HostCall call(param.spec, seed);
     const kernels::Status status =
         run_emulated(call, {.seed = seed, .shared_bytes_per_sm = param.shared_bytes_per_sm});
@@ -230,10 +234,12 @@ TEST(EmulatedGrid, MayHaveSeveralTimesTheTiles) {
   }
 }
 
+CallSpec hidden() {
+  return {.q_lens = {40, 130}, .k_lens = {130, 60}, .packed = false, .options = causal()};
+}
+
 // What no query sees is NaN or infinite: it makes no difference.
-TEST(EmulatedValues, HiddenOnesMayBeAnything) {
-  HostCall call({.q_lens = {40, 130}, .k_lens = {130, 60}, .packed = false, .options = causal()},
-                1);
+void spoil_hidden_values(HostCall& call) {
   const std::int64_t columns = call.k.view().shape[2] * call.k.view().shape[3];
   const std::int64_t rows = call.k.view().shape[1];
   for (std::int64_t row = 60; row < rows; ++row) {
@@ -244,8 +250,37 @@ TEST(EmulatedValues, HiddenOnesMayBeAnything) {
   }
   // The last key, which only the last query sees.
   call.v.set(rows * columns - 1, std::numeric_limits<double>::infinity());
+}
+
+TEST(EmulatedValues, HiddenOnesMayBeAnything) {
+  HostCall call(hidden(), 1);
+  spoil_hidden_values(call);
   run_emulated(call, {});
   expect_right(call, "hidden values");
+}
+
+// A causal mask, as a function of the position.
+struct CausalMod {
+  static constexpr bool kIdentity = false;
+  float operator()(float score, const kernels::ScorePosition& at) const {
+    return at.key - at.seqlen_k > at.query - at.seqlen_q ? -kernels::arch::kInfinity : score;
+  }
+};
+
+void forward_with_mod(const ForwardParams& params) {
+  kernels::forward_mma<usual({.head_dim = 64, .head_dim_v = 64}), CausalMod>(params);
+}
+
+TEST(EmulatedMod, SeesWhereItIs) {
+  CallSpec spec = hidden();
+  const ForwardOptions causal_options = std::exchange(spec.options, {});
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    HostCall call(spec, seed);
+    spoil_hidden_values(call);
+    run_emulated(call, {.seed = seed, .kernels = HostKernels{forward_with_mod, run_work_list}});
+    call.options = causal_options;
+    expect_right(call, "mod");
+  }
 }
 
 }  // namespace
