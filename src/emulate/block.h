@@ -18,7 +18,7 @@ namespace parapet::emulate {
 // A thread of a block.
 struct Thread {
   Thread(Block& in_block, u32 number, u32 threads, Fibre& on_fibre)
-      : block(in_block), index(number), fibre(on_fibre), clock(2 * threads, 0) {
+      : block(in_block), index(number), fibre(on_fibre), clock(std::size_t{2} * threads, 0) {
     clock[index] = 1;
   }
 

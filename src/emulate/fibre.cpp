@@ -1,12 +1,24 @@
 #include "emulate/fibre.h"
 
 #include <pthread.h>
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
 #include <sys/mman.h>
 
+#include <cstring>
 #include <new>
 #include <utility>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define PARAPET_ADDRESS_SANITIZER 1
+#elif defined(__has_feature)
+#define PARAPET_ADDRESS_SANITIZER __has_feature(address_sanitizer)
+#else
+#define PARAPET_ADDRESS_SANITIZER 0
+#endif
+
+#if PARAPET_ADDRESS_SANITIZER
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
 
 #if defined(__x86_64__)
 // swapcontext makes a system call for the signal mask, which is most of its time.
@@ -37,20 +49,29 @@ parapet_switch_stack:
 namespace parapet::emulate {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kAddressSanitizer = true;
-#elif defined(__has_feature)
-constexpr bool kAddressSanitizer = __has_feature(address_sanitizer);
-#else
-constexpr bool kAddressSanitizer = false;
-#endif
-
 constexpr std::size_t kGuardBytes = 64 << 10;  // whole pages anywhere; an overflow faults
+
+// What address sanitizer has to know. `keep` gets what end_switch needs once the fibre goes on; a
+// fibre that ends passes null.
+#if PARAPET_ADDRESS_SANITIZER
+void begin_switch(void** keep, const std::byte* bottom, std::size_t bytes) {
+  __sanitizer_start_switch_fiber(keep, bottom, bytes);
+}
+void end_switch(void* kept) {
+  __sanitizer_finish_switch_fiber(kept, nullptr, nullptr);
+}
+void forget_frames(const std::byte* bottom, std::size_t bytes) {
+  __asan_unpoison_memory_region(bottom, bytes);
+}
+#else
+void begin_switch(void**, const std::byte*, std::size_t) {}
+void end_switch(void*) {}
+void forget_frames(const std::byte*, std::size_t) {}
+#endif
 
 }  // namespace
 
 Fibre::Fibre() {
-  if constexpr (!kAddressSanitizer) return;  // which alone wants to know where the stack is
   pthread_attr_t attributes;
   pthread_getattr_np(pthread_self(), &attributes);
   void* bottom = nullptr;
@@ -74,18 +95,18 @@ Fibre::Fibre(Fibre&& other) noexcept
 
 Fibre::~Fibre() {
   if (!owns_stack_) return;
-  ASAN_UNPOISON_MEMORY_REGION(bottom_, bytes_);
+  forget_frames(bottom_, bytes_);
   munmap(bottom_ - kGuardBytes, bytes_ + kGuardBytes);
 }
 
 void Fibre::prepare(void (*entry)()) {
-  ASAN_UNPOISON_MEMORY_REGION(bottom_, bytes_);  // frames that were left half-way
+  forget_frames(bottom_, bytes_);
   sanitizer_stack_ = nullptr;
 #if defined(__x86_64__)
   constexpr int kSavedRegisters = 6;
-  void** const at = reinterpret_cast<void**>(bottom_ + bytes_) - 2;  // as if `entry` were called
-  *at = reinterpret_cast<void*>(entry);
-  top_ = at - kSavedRegisters;
+  std::byte* const at = bottom_ + bytes_ - 2 * sizeof(entry);  // as if `entry` were called
+  std::memcpy(at, &entry, sizeof(entry));
+  top_ = at - kSavedRegisters * sizeof(void*);
 #else
   getcontext(&context_);
   context_.uc_stack.ss_sp = bottom_;
@@ -98,7 +119,7 @@ void Fibre::prepare(void (*entry)()) {
 }
 
 void Fibre::entered() {
-  if constexpr (kAddressSanitizer) __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
+  end_switch(nullptr);
 }
 
 void Fibre::jump(Fibre& to) {
@@ -110,15 +131,13 @@ void Fibre::jump(Fibre& to) {
 }
 
 void Fibre::switch_to(Fibre& to) {
-  if constexpr (kAddressSanitizer)
-    __sanitizer_start_switch_fiber(&sanitizer_stack_, to.bottom_, to.bytes_);
+  begin_switch(&sanitizer_stack_, to.bottom_, to.bytes_);
   jump(to);
-  if constexpr (kAddressSanitizer)
-    __sanitizer_finish_switch_fiber(sanitizer_stack_, nullptr, nullptr);
+  end_switch(sanitizer_stack_);
 }
 
 void Fibre::end_and_switch_to(Fibre& to) {
-  if constexpr (kAddressSanitizer) __sanitizer_start_switch_fiber(nullptr, to.bottom_, to.bytes_);
+  begin_switch(nullptr, to.bottom_, to.bytes_);
   jump(to);
   __builtin_unreachable();
 }
