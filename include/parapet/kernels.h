@@ -21,15 +21,16 @@ struct KernelReport {
   std::int64_t shared_bytes = 0;  // of shared memory a block
   int threads = 0;                // a block
   std::int64_t image_bytes = 0;
-  double seconds = 0.0;  // spent compiling
+  double seconds = 0.0;  // spent compiling; next to none where the cache had it
 };
 
-// The kernels that most calls need: what `precompile` makes when none are named.
-PARAPET_EXPORT std::vector<std::string> common_kernels();
+// The kernels that most calls need on a GPU of the architecture `arch` ("sm_89"): what `precompile`
+// makes when none are named.
+PARAPET_EXPORT std::vector<std::string> common_kernels(const std::string& arch);
 
 struct PrecompileOptions {
   std::vector<std::string> archs{};    // "sm_80", "sm_90a", ...; at least one
-  std::vector<std::string> kernels{};  // names as in KernelReport; empty: common_kernels()
+  std::vector<std::string> kernels{};  // names as in KernelReport; empty: the common ones
   std::string directory{};             // created where it does not exist
   int num_threads = 0;                 // compile so many at a time; 0: one a processor
   // Called after each kernel, never by two threads at once.
@@ -38,7 +39,7 @@ struct PrecompileOptions {
 
 // Compiles kernels for the given architectures into a directory which, named by
 // PARAPET_PRECOMPILED_DIR or put beside the library as parapet-kernels, serves calls without a
-// compiler. Reports in the order of kernels, then archs.
+// compiler. Reports in the order of archs, then kernels.
 //
 // Throws Error: kInvalidArgument for a name that is no arch or no kernel, kRuntime where NVRTC is
 // not found, a kernel does not compile or the directory cannot be written.

@@ -30,6 +30,12 @@ Arch Arch::of_capability(int major, int minor) {
   return {major, minor, hopper ? 'a' : char{0}};
 }
 
+int Arch::shared_bytes_per_sm() const {
+  const bool is_ampere_for_servers = number() == 80 || number() == 87;
+  const bool is_for_servers = major == 9 || major == 10 || major == 11;
+  return (is_ampere_for_servers ? 164 : is_for_servers ? 228 : 100) * 1024;
+}
+
 std::string Arch::name() const {
   std::string text = fmt::format("sm_{}", number());
   if (suffix != 0) text += suffix;

@@ -14,6 +14,8 @@ struct Arch {
 
   int number() const { return 10 * major + minor; }
   std::string name() const;
+  // Shared memory of a multiprocessor; of an architecture that is not known, what all have.
+  int shared_bytes_per_sm() const;
 
   friend bool operator==(const Arch&, const Arch&) = default;
 

@@ -112,21 +112,21 @@ std::int64_t cache_limit_bytes() {
 
 KernelImage compile_kernel(const ForwardConfig& config, Arch arch) {
   const Nvrtc& nvrtc = compiler_for(config, arch);
-  std::vector<std::string> options = common_options();
-  options.push_back(nvrtc.target(arch).option);
-  return nvrtc.compile(kernel_name(config), unit_of(config), options);
-}
-
-KernelImage find_kernel(const ForwardConfig& config, Arch device) {
-  if (auto image = find_precompiled(config, device)) return std::move(*image);
-  const CacheKey key = cached_key(config, device, compiler_for(config, device));
+  const CacheKey key = cached_key(config, arch, nvrtc);
   const std::optional<KernelCache> cache = open_cache();
   if (cache) {
     if (auto bytes = cache->load(key)) return {std::move(*bytes)};
   }
-  KernelImage image = compile_kernel(config, device);
+  std::vector<std::string> options = common_options();
+  options.push_back(nvrtc.target(arch).option);
+  KernelImage image = nvrtc.compile(kernel_name(config), unit_of(config), options);
   if (cache) cache->store(key, image.bytes, cache_limit_bytes());
   return image;
+}
+
+KernelImage find_kernel(const ForwardConfig& config, Arch device) {
+  if (auto image = find_precompiled(config, device)) return std::move(*image);
+  return compile_kernel(config, device);
 }
 
 }  // namespace parapet::cuda

@@ -16,7 +16,7 @@ namespace parapet::cuda {
 // compiled and cannot be.
 KernelImage find_kernel(const kernels::ForwardConfig& config, Arch device);
 
-// Compiles, whatever may be stored somewhere.
+// Code for exactly `arch` by the NVRTC that is found: from the user's cache, else compiled.
 KernelImage compile_kernel(const kernels::ForwardConfig& config, Arch arch);
 
 // What a kernel is found by in a directory of precompiled ones, which holds the work of one

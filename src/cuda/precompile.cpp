@@ -53,8 +53,9 @@ std::vector<Job> jobs_of(const PrecompileOptions& options) {
     throw Error(ErrorCode::kInvalidArgument, "archs: expected at least one, found none");
   }
   std::vector<Job> jobs;
-  for (const std::string& name : options.kernels.empty() ? common_kernels() : options.kernels) {
-    for (const std::string& arch : options.archs) {
+  for (const std::string& arch : options.archs) {
+    const auto& kernels = options.kernels.empty() ? common_kernels(arch) : options.kernels;
+    for (const std::string& name : kernels) {
       jobs.push_back({cuda::parse_kernel_name(name), Arch::parse(arch)});
     }
   }
@@ -63,7 +64,9 @@ std::vector<Job> jobs_of(const PrecompileOptions& options) {
 
 }  // namespace
 
-std::vector<std::string> common_kernels() {
+std::vector<std::string> common_kernels(const std::string& arch) {
+  const kernels::ShapeHints short_segments{
+      .keys = 0, .shared_bytes_per_sm = Arch::parse(arch).shared_bytes_per_sm()};
   std::vector<std::string> names;
   for (const auto element : {kernels::Element::kBfloat16, kernels::Element::kFloat16}) {
     for (const int head_dim : {64, 96, 128, 192, 256}) {
@@ -72,7 +75,7 @@ std::vector<std::string> common_kernels() {
             .element = element, .head_dim = head_dim, .head_dim_v = head_dim, .right_edge = causal};
         config.shape = kernels::forward_shape(config);
         names.push_back(cuda::kernel_name(config));
-        config.shape = kernels::forward_shape(config, cuda::kShortSegments);
+        config.shape = kernels::forward_shape(config, short_segments);
         if (cuda::kernel_name(config) != names.back()) names.push_back(cuda::kernel_name(config));
       }
     }

@@ -34,5 +34,19 @@ TEST(Arch, OnlyHopperIsCompiledForItsOwnInstructions) {
   EXPECT_EQ(Arch::of_capability(12, 0).name(), "sm_120");
 }
 
+TEST(Arch, KnowsTheSharedMemoryOfAMultiprocessor) {
+  const auto kilobytes = [](const char* name) {
+    return Arch::parse(name).shared_bytes_per_sm() / 1024;
+  };
+  EXPECT_EQ(kilobytes("sm_80"), 164);
+  EXPECT_EQ(kilobytes("sm_86"), 100);
+  EXPECT_EQ(kilobytes("sm_87"), 164);
+  EXPECT_EQ(kilobytes("sm_89"), 100);
+  EXPECT_EQ(kilobytes("sm_90a"), 228);
+  EXPECT_EQ(kilobytes("sm_100"), 228);
+  EXPECT_EQ(kilobytes("sm_120"), 100);
+  EXPECT_EQ(kilobytes("sm_990"), 100);
+}
+
 }  // namespace
 }  // namespace parapet::cuda

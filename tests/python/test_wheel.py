@@ -75,5 +75,5 @@ def test_what_the_wheel_holds():
     inside = ("parapet/", f"{info}.dist-info/", f"{info}.data/scripts/parapet")
     assert not [file for file in files if not file.startswith(inside)]
     suffixes = {Path(file).suffix for file in files if file.startswith("parapet/")}
-    assert suffixes == {".py", ".typed", ".so", ".json"}
+    assert suffixes - {".kernel"} == {".py", ".typed", ".so", ".json"}
     assert any(file.endswith("LICENSE") for file in files)
