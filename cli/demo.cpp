@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "commands.h"
 #include "console.h"
 #include "cpu/forward.h"
+#include "gpu_call.h"
 #include "machine.h"
 #include "options.h"
 #include "parapet/attention.h"
@@ -34,7 +36,13 @@ constexpr double kExpectedShare = 0.7;
 constexpr std::int64_t kCheckedHeads = 2;
 constexpr std::int64_t kOtherRows = 2;
 
+// The share of a GPU's memory that a call may take, and how many times it is made there: the median
+// time counts.
+constexpr double kGpuMemoryShare = 0.8;
+constexpr int kGpuCalls = 5;
+
 struct DemoOptions {
+  std::string device = "cpu";
   std::string workload = "video-dit-124f";
   std::size_t row = 0;
   std::int64_t heads = 0;  // 0: as many as suit the machine
@@ -52,14 +60,15 @@ struct Demo {
   std::size_t row = 0;
   Case whole;
   Case part;
-  bool chose_heads = false;  // fewer than all, without being asked
+  bool chose_heads = false;    // fewer than all, without being asked
+  std::optional<GpuInfo> gpu;  // else the CPU computes
   int threads = 0;
-  double fma_gflops = 0;  // at the beginning
+  double fma_gflops = 0;  // of the CPU, at the beginning
 };
 
 struct Run {
   double seconds = 0;
-  double fma_gflops = 0;  // the better one of before and after
+  double fma_gflops = 0;  // of the CPU, the better one of before and after
 };
 
 struct Verdict {
@@ -80,20 +89,28 @@ Case with_heads(Case c, std::int64_t heads) {
   return c;
 }
 
-// As many heads as `kTargetSeconds` and half of the memory allow, a multiple of those that share a
-// key head.
-std::int64_t suitable_heads(const Case& c, double fma_gflops) {
+// As many heads as half of the memory and, on a CPU, `kTargetSeconds` allow, a multiple of those
+// that share a key head.
+std::int64_t suitable_heads(const Demo& demo) {
+  const Case& c = demo.whole;
   const std::int64_t group = c.num_heads / c.num_heads_k;
   const auto groups = static_cast<double>(c.num_heads_k);
-  const double flops = static_cast<double>(tools::plan_of(c).flops) / groups;
   const double bytes = static_cast<double>(tools::bytes_of(c)) / groups;
-  const double by_time = kTargetSeconds * kExpectedShare * fma_gflops * 1e9 / std::max(flops, 1.0);
-  const double by_memory = 0.5 * available_memory() / std::max(bytes, 1.0);
-  return group * static_cast<std::int64_t>(std::clamp(std::min(by_time, by_memory), 1.0, groups));
+  double heads = 0.5 * available_memory() / std::max(bytes, 1.0);
+  if (demo.gpu) {
+    const double gpu_memory = kGpuMemoryShare * static_cast<double>(demo.gpu->memory_bytes);
+    heads = std::min(heads, gpu_memory / std::max(bytes, 1.0));
+  } else {
+    const double flops = static_cast<double>(tools::plan_of(c).flops) / groups;
+    const double flops_in_time = kTargetSeconds * kExpectedShare * demo.fma_gflops * 1e9;
+    heads = std::min(heads, flops_in_time / std::max(flops, 1.0));
+  }
+  return group * static_cast<std::int64_t>(std::clamp(heads, 1.0, groups));
 }
 
-std::int64_t chosen_heads(const DemoOptions& options, const Case& c, double fma_gflops) {
-  if (options.heads == 0) return suitable_heads(c, fma_gflops);
+std::int64_t chosen_heads(const DemoOptions& options, const Demo& demo) {
+  if (options.heads == 0) return suitable_heads(demo);
+  const Case& c = demo.whole;
   const std::int64_t group = c.num_heads / c.num_heads_k;
   if (options.heads > c.num_heads || options.heads % group != 0) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -115,9 +132,14 @@ Demo prepare(const DemoOptions& options) {
             .row = options.row,
             .whole = workload.cases[options.row],
             .part = {},
+            .gpu = {},
             .threads = threads_of(options.threads)};
-  demo.fma_gflops = cpu::measure_fma_rate(demo.threads, 0.2);
-  demo.part = with_heads(demo.whole, chosen_heads(options, demo.whole, demo.fma_gflops));
+  if (options.device == "cuda") {
+    demo.gpu = first_gpu();
+  } else {
+    demo.fma_gflops = cpu::measure_fma_rate(demo.threads, 0.2);
+  }
+  demo.part = with_heads(demo.whole, chosen_heads(options, demo));
   demo.chose_heads = options.heads == 0 && demo.part.num_heads < demo.whole.num_heads;
   require_memory(demo.bytes(), "the call with " + count_text(demo.part.num_heads, "head"));
   return demo;
@@ -169,7 +191,7 @@ ForwardTensors slice_heads(ForwardTensors tensors, std::int64_t begin, std::int6
 }
 
 // One call is one blocking function. To show progress it is made in parts, some heads at a time.
-Run compute(const Case& c, const ForwardTensors& tensors, const ForwardOptions& options) {
+Run compute_on_cpu(const Case& c, const ForwardTensors& tensors, const ForwardOptions& options) {
   constexpr std::int64_t kParts = 20;
   const int threads = threads_of(options.num_threads);
   const std::int64_t group = c.num_heads / c.num_heads_k;
@@ -187,6 +209,22 @@ Run compute(const Case& c, const ForwardTensors& tensors, const ForwardOptions& 
   return run;
 }
 
+// The first call, which loads the kernel, does not count.
+Run compute_on_gpu(int gpu, const ForwardTensors& tensors, const ForwardOptions& options) {
+  const Progress progress("computing");
+  const GpuCall call(tensors, gpu);
+  call.run(options);
+  std::array<double, kGpuCalls> seconds{};
+  for (double& one : seconds) {
+    const auto start = std::chrono::steady_clock::now();
+    call.run(options);
+    one = seconds_since(start);
+  }
+  call.download();
+  std::sort(seconds.begin(), seconds.end());
+  return {.seconds = seconds[kGpuCalls / 2]};
+}
+
 Verdict check(const ForwardTensors& tensors, const ForwardOptions& options) {
   const Progress progress("checking against float64");
   const api::Problem problem = api::make_problem(tensors, options);
@@ -200,23 +238,35 @@ void print_beginning(const Demo& demo) {
   print_item("parapet", version());
   print_item("the call", fmt::format("{}: {}", demo.workload, summary(demo.source)));
   print_item("", call_text(whole));
-  print_item("machine", fmt::format("{}, {}, {}: {} of float32 multiply-adds", cpu_name(),
-                                    count_text(demo.threads, "thread"), cpu_info().simd_target,
-                                    rate_text(demo.fma_gflops)));
-  print_item("this run",
-             fmt::format("{} of {} heads{}: {}, {}, about {}", demo.part.num_heads, whole.num_heads,
-                         demo.chose_heads ? " (--heads N changes that)" : "",
-                         flop_text(demo.flop()), bytes_text(demo.bytes()),
-                         seconds_text(demo.flop() * 1e-9 / (0.85 * demo.fma_gflops))));
+  const std::string run =
+      fmt::format("{} of {} heads{}: {}, {}", demo.part.num_heads, whole.num_heads,
+                  demo.chose_heads ? " (--heads N changes that)" : "", flop_text(demo.flop()),
+                  bytes_text(demo.bytes()));
+  if (demo.gpu) {
+    print_item("machine",
+               fmt::format("{}, compute capability {}, {}", demo.gpu->name, demo.gpu->capability,
+                           bytes_text(static_cast<double>(demo.gpu->memory_bytes))));
+    print_item("this run", run);
+  } else {
+    print_item("machine", fmt::format("{}, {}, {}: {} of float32 multiply-adds", cpu_name(),
+                                      count_text(demo.threads, "thread"), cpu_info().simd_target,
+                                      rate_text(demo.fma_gflops)));
+    print_item("this run",
+               fmt::format("{}, about {}", run,
+                           seconds_text(demo.flop() * 1e-9 / (0.85 * demo.fma_gflops))));
+  }
   std::fflush(stdout);
 }
 
 void print_speed(const Demo& demo, const Run& run) {
   const double gflops = demo.flop() * 1e-9 / run.seconds;
-  print_item("computed",
-             fmt::format("in {}: {}, {} of what the machine's multiply-add units can do",
-                         bold(seconds_text(run.seconds)), bold(rate_text(gflops)),
-                         percent_text(gflops / run.fma_gflops)));
+  std::string text =
+      fmt::format("in {}: {}", bold(seconds_text(run.seconds)), bold(rate_text(gflops)));
+  if (!demo.gpu) {
+    text += fmt::format(", {} of what the machine's multiply-add units can do",
+                        percent_text(gflops / run.fma_gflops));
+  }
+  print_item("computed", text);
   std::fflush(stdout);
 }
 
@@ -245,11 +295,12 @@ Json to_json(const Demo& demo, const Run& run, const Verdict& verdict) {
           {"case", tools::to_json(demo.part)},
           {"dtype", name_of(demo.part.dtype)},
           {"heads_of_workload", demo.whole.num_heads},
-          {"threads", demo.threads},
+          {"device", demo.gpu ? demo.gpu->name : cpu_name()},
+          {"threads", demo.gpu ? Json() : Json(demo.threads)},
           {"seconds", run.seconds},
           {"flop", demo.flop()},
           {"gflops", demo.flop() * 1e-9 / run.seconds},
-          {"fma_gflops", run.fma_gflops},
+          {"fma_gflops", demo.gpu ? Json() : Json(run.fma_gflops)},
           {"check", comparison_json(verdict.comparison)},
           {"unused_row", verdict.unused_row ? Json(*verdict.unused_row) : Json()},
           {"passed", verdict.passed()}};
@@ -263,8 +314,10 @@ int run_demo(const DemoOptions& options) {
   call.options.num_threads = options.threads;
   const tools::Result result = call.make_result();
   tools::fill_with_nan(result);
-  const ForwardTensors tensors = call.with(result);
-  const Run run = compute(demo.part, tensors, call.options);
+  ForwardTensors tensors = call.with(result);
+  if (demo.gpu) tensors.lse.reset();
+  const Run run = demo.gpu ? compute_on_gpu(demo.gpu->index, tensors, call.options)
+                           : compute_on_cpu(demo.part, tensors, call.options);
   if (!options.json) print_speed(demo, run);
 
   const Verdict verdict = check(tensors, call.options);
@@ -286,10 +339,14 @@ Command add_demo(CLI::App& program) {
   app->add_option("-w,--workload", options->workload,
                   "Another call: a file, or one of the names below (default: video-dit-124f)")
       ->type_name("WORKLOAD");
+  app->add_option("--device", options->device, "cpu or cuda: the first GPU (default: cpu)")
+      ->check(CLI::IsMember({"cpu", "cuda"}).description(""))
+      ->type_name("NAME");
   app->add_option("--row", options->row, "Which case of the workload, from 0 (default: 0)")
       ->type_name("N");
   app->add_option("--heads", options->heads,
-                  "How many of the call's heads (default: what takes about ten seconds here)")
+                  "How many of the call's heads (default: what takes about ten seconds here, on a "
+                  "GPU all)")
       ->check(CLI::PositiveNumber.description(""))
       ->type_name("N");
   add_threads(*app, options->threads);

@@ -67,6 +67,17 @@ def test_a_case_of_a_grid(program: Program) -> None:
     )
 
 
+def test_a_gpu_or_a_reason(program: Program, workload: WorkloadFile) -> None:
+    gpus = program.json("info")["cuda"]["gpus"]
+    path = workload(q_lens=[500, 0, 70], k_lens=[900, 4, 300], dtype="bfloat16", causal=True)
+    if any(gpu["supported"] for gpu in gpus):
+        demo = program.json("demo", "-w", path, "--device", "cuda")
+        assert demo["passed"] is True
+        assert demo["device"] in [gpu["name"] for gpu in gpus]
+    else:
+        assert program.error("demo", "-w", path, "--device", "cuda").startswith("--device cuda: ")
+
+
 def test_more_than_the_memory_is_refused(program: Program, workload: WorkloadFile) -> None:
     path = workload(batch=1000, seqlen=1 << 16, num_heads=64, head_dim=128)
     error = program.error("demo", "-w", path, "--heads", "64")
