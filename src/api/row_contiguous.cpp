@@ -7,28 +7,30 @@
 namespace parapet::api {
 namespace {
 
-// Copies between tensors of one shape and dtype, from dimension `dim` on.
-template <class Element>
-void copy(const TensorView& from, const TensorView& to, int dim, const Element* source,
-          Element* target) {
-  const std::int64_t from_stride = from.strides[dim], to_stride = to.strides[dim];
-  for (std::int64_t i = 0; i < from.shape[dim]; ++i) {
-    if (dim + 1 == from.rank) {
-      std::memcpy(target + i * to_stride, source + i * from_stride, sizeof(Element));
-    } else {
-      copy(from, to, dim + 1, source + i * from_stride, target + i * to_stride);
+// Copies between tensors of one shape and dtype, from dimension kDim on.
+template <class Element, int kDim = 0>
+void copy(const TensorView& from, const TensorView& to, const Element* source, Element* target) {
+  if constexpr (kDim < TensorView::kMaxRank) {
+    if (kDim < from.rank) {
+      for (std::int64_t i = 0; i < from.shape[kDim]; ++i) {
+        copy<Element, kDim + 1>(from, to, source + i * from.strides[kDim],
+                                target + i * to.strides[kDim]);
+      }
+      return;
     }
   }
+  std::memcpy(target, source, sizeof(Element));
 }
 
 template <class Element>
-void copy(const TensorView& from, const TensorView& to) {
-  copy(from, to, 0, static_cast<const Element*>(from.data), static_cast<Element*>(to.data));
+void copy_elements(const TensorView& from, const TensorView& to) {
+  copy(from, to, static_cast<const Element*>(from.data), static_cast<Element*>(to.data));
 }
 
 // Of which only the size matters.
 void copy(const TensorView& from, const TensorView& to) {
-  size_of(from.dtype) == 4 ? copy<std::uint32_t>(from, to) : copy<std::uint16_t>(from, to);
+  size_of(from.dtype) == 4 ? copy_elements<std::uint32_t>(from, to)
+                           : copy_elements<std::uint16_t>(from, to);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -44,6 +45,12 @@ template <class Function>
 void with_openmp_pool(const Function& function) {
   if (getpid() == loaded_by) return function();
   std::thread(function).join();
+}
+
+// More threads than processors gain nothing, and OpenMP ends the process when it can't start one.
+int max_threads() {
+  constexpr int kAlwaysAllowed = 16;  // whatever the machine, a division into so many can be tried
+  return std::max(omp_get_num_procs(), kAlwaysAllowed);
 }
 
 // A shared unit and how far it is.
@@ -123,7 +130,7 @@ Run::Run(const api::Problem& problem, const std::vector<plan::Segment>& segments
     plans_.push_back(plan_cpu_segment(call, segment.query.length, segment.key.length));
   }
   const int threads = problem.num_threads > 0 ? problem.num_threads : omp_get_max_threads();
-  schedule_ = schedule_cpu(call, plans_, threads);
+  schedule_ = schedule_cpu(call, plans_, std::min(threads, max_threads()));
   shared_ = std::vector<SharedUnit>(static_cast<std::size_t>(schedule_.shared));
   if (!shared_.empty()) plan_shared_units();
   plan_memory();

@@ -68,6 +68,29 @@ def test_two_processes(rng):
     assert outputs[0] == outputs[1] != b""
 
 
+def test_no_memory_is_an_error():
+    """And one that a program survives: the next call that fits is right."""
+    program = (
+        "import numpy as np, parapet, re, resource\n"
+        "x = np.ones((1, 400_000, 1, 64), np.float16)\n"  # 51 MB, to be packed into four times that
+        "def call(keys):\n"
+        "    return parapet.flash_attn_func(x[:, :1000], x[:, :keys], x[:, :keys])[0]\n"
+        "first = call(1000)\n"
+        "used = 1024 * int(re.search('VmSize: *(\\\\d+)', open('/proc/self/status').read())[1])\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))\n"
+        "try:\n"
+        "    call(400_000)\n"
+        "except RuntimeError as error:\n"
+        "    print(error)\n"
+        "assert np.array_equal(call(1000), first)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, result.stderr
+    assert "out of memory for the work space" in result.stdout
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_child_process(rng, method):
     """OpenMP's threads do not survive a fork; a call in the child must not wait for them."""

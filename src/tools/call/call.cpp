@@ -73,10 +73,8 @@ Shape Call::out_shape() const {
 
 Shape Call::lse_shape() const {
   if (!has_ranks(*this)) return {};
-  Shape shape = q.shape();
-  shape.pop_back();
-  std::swap(shape[shape.size() - 2], shape[shape.size() - 1]);  // heads before rows
-  return shape;
+  const Shape& shape = q.shape();
+  return cu_seqlens_q ? Shape{shape[1], shape[0]} : Shape{shape[0], shape[2], shape[1]};
 }
 
 Result Call::make_result() const {
