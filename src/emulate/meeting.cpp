@@ -78,6 +78,7 @@ void sync_block(const Call& call) {
 void leave_block() {
   Thread& me = Thread::current();
   Block& block = me.block;
+  if (!me.copies.empty()) fault(fmt::format("thread {} ended with copies on their way", me.index));
   me.ended = true;
   --block.alive;
   block.schedule.happened();

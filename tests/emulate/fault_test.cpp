@@ -145,6 +145,12 @@ TEST(Race, IsAReadThatACopyMayOvertake) {
   expect_fault("copy_unit_async", [&] { read_too_early(true); }, options);
 }
 
+TEST(Copy, HasToLandBeforeItsThreadEnds) {
+  expect_fault("ended with copies on their way", [] {
+    if (arch::thread_index() == 40) arch::copy_unit_async(arch::shared_memory(), kData, true);
+  });
+}
+
 // ---- Deadlocks and divergence -------------------------------------------------------------------
 
 TEST(Deadlock, NamesWhoWaitsWhere) {

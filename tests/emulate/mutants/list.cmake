@@ -50,7 +50,7 @@ mutant(queries_not_awaited mma/forward.h
 mutant(last_copies_not_awaited mma/forward.h
        "arch::wait_for_copies();"
        ""
-       "store_shared at .* race at .* copy_unit_async at")
+       "race at .* copy_unit_async at|ended with copies on their way")
 
 # ---- Meetings ---------------------------------------------------------------------------------
 
