@@ -67,7 +67,7 @@ void fill_from_samples(const Tensor& tensor, std::uint64_t seed) {
 Shape Call::out_shape() const {
   if (!has_ranks(*this)) return {};
   Shape shape = q.shape();
-  shape.back() = v.shape().back();
+  shape.back() = v.view().shape[v.view().rank - 1];
   return shape;
 }
 
