@@ -9,13 +9,8 @@ install(EXPORT parapetTargets NAMESPACE parapet:: DESTINATION ${package_dir})
 if(PARAPET_BUILD_CLI)
   install(TARGETS parapet_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-# The Python wheel: the binding, installed by src/ffi, the program, the workloads it knows, and
-# compiled GPU kernels.
 if(SKBUILD)
-  install(TARGETS parapet_cli RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
-  install(DIRECTORY workloads DESTINATION parapet COMPONENT python)
-  install(DIRECTORY ${PROJECT_BINARY_DIR}/parapet-kernels DESTINATION parapet COMPONENT python
-          OPTIONAL)
+  include(cmake/Wheel.cmake)
 endif()
 
 configure_package_config_file(cmake/parapetConfig.cmake.in ${PROJECT_BINARY_DIR}/parapetConfig.cmake

@@ -1,6 +1,7 @@
 #include "cuda/shared_library.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <filesystem>
 
@@ -9,7 +10,11 @@ namespace {
 
 std::string file_of(const void* address) {
   Dl_info info{};
-  return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
+  link_map* loaded = nullptr;
+  void** extra = reinterpret_cast<void**>(&loaded);
+  if (dladdr1(address, &info, extra, RTLD_DL_LINKMAP) == 0 || loaded == nullptr) return "";
+  // The program itself has no name there, and otherwise what it was called: any word.
+  return *loaded->l_name == '\0' ? "/proc/self/exe" : loaded->l_name;
 }
 
 }  // namespace

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +30,29 @@ def test_info_json(program: Program) -> None:
     assert cpu["memory_available_bytes"] > 0
     assert all(cache["bytes"] > 0 for cache in cpu["caches"])
     assert program.run("info", env={"OMP_NUM_THREADS": "1"}).stdout.count("threads    1\n") == 1
+
+
+def test_nvrtc_beside_the_package(program: Program, program_path: Path, tmp_path: Path) -> None:
+    """It is found by where the program lies, whatever the program was called with."""
+    nvrtc = program.json("info")["cuda"]["nvrtc_path"]
+    if nvrtc is None or ".so.13" not in nvrtc:
+        pytest.skip("there is no NVRTC 13")
+    package, library = tmp_path / "packages/parapet", tmp_path / "packages/nvidia/cu13/lib"
+    package.mkdir(parents=True)
+    library.mkdir(parents=True)
+    shutil.copy(program_path, package / "parapet")
+    (library / "libnvrtc.so.13").symlink_to(nvrtc)
+    result = subprocess.run(
+        ["a word", "info", "--json"],
+        executable=package / "parapet",
+        env={key: value for key, value in os.environ.items() if key != "PARAPET_NVRTC"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(result.stdout)["cuda"]["nvrtc_path"]
+    assert os.path.samefile(found, nvrtc)
+    assert Path(found).parts[: len(tmp_path.parts)] == tmp_path.parts
 
 
 def test_the_video_call_costs_what_its_report_says(program: Program) -> None:

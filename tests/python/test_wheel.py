@@ -4,6 +4,7 @@ PARAPET_WHEEL names the wheel; `./dev test python` builds it.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -61,6 +62,7 @@ def test_a_fresh_environment(python, tmp_path):
     run(bin_ / "pip", "install", "--quiet", "--disable-pip-version-check", WHEEL)
     assert run(bin_ / "python", "-c", PROGRAM).strip() == parapet.__version__
     assert parapet.__version__ in run(bin_ / "parapet", "info")
+    assert "cpu-grid" in run(bin_ / "parapet", "bench", "--help")
     assert "cpu-grid" in run(bin_ / "python", "-m", "parapet.bench", "--help")
 
 
@@ -75,5 +77,23 @@ def test_what_the_wheel_holds():
     inside = ("parapet/", f"{info}.dist-info/", f"{info}.data/scripts/parapet")
     assert not [file for file in files if not file.startswith(inside)]
     suffixes = {Path(file).suffix for file in files if file.startswith("parapet/")}
-    assert suffixes - {".kernel"} == {".py", ".typed", ".so", ".json"}
+    assert {".py", ".typed", ".so", ".json"} <= suffixes
     assert any(file.endswith("LICENSE") for file in files)
+
+
+def test_the_wheel_brings_its_libraries(tmp_path):
+    """What its code is linked to is in the wheel, in tvm_ffi, or on every Linux with Python."""
+    readelf = shutil.which("readelf")
+    if readelf is None:
+        pytest.skip("there is no readelf")
+    zipfile.ZipFile(WHEEL).extractall(tmp_path)
+    folder = tmp_path / "parapet"
+    for file in ("libparapet_ffi.so", "parapet"):
+        text = subprocess.run(
+            [readelf, "-d", folder / file], capture_output=True, text=True, check=True
+        ).stdout
+        assert "[$ORIGIN" in text
+        needed = re.findall(r"NEEDED.*\[(.+)\]", text)
+        system = r"(lib(c|m|dl|pthread|stdc\+\+|gcc_s|gomp|omp|tvm_ffi)|ld-linux.*)\.so[.\d]*"
+        missing = [x for x in needed if not re.fullmatch(system, x) and not (folder / x).exists()]
+        assert not missing
