@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 
 #include "cuda/driver.h"
@@ -80,7 +81,8 @@ std::vector<std::string> candidates() {
   if (const char* path = std::getenv("PARAPET_NVRTC"); path != nullptr && *path != '\0') {
     return {path};
   }
-  const std::string packages = own_directory() + "/../nvidia/";
+  const std::string packages =
+      std::filesystem::path(own_directory()).parent_path().string() + "/nvidia/";
   const char* toolkit = std::getenv("CUDA_PATH");
   const std::string toolkit_lib = fmt::format(
       "{}/lib64/", toolkit != nullptr && *toolkit != '\0' ? toolkit : "/usr/local/cuda");

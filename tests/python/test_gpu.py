@@ -3,6 +3,7 @@
 What the kernels compute is tested by gpu_tests, case by case; here are the options once each.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from calls import dense, offsets, packed
 from oracle import Call, check, random
 
 import parapet
+from parapet import report
+from parapet.bench import __main__ as bench
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
@@ -432,3 +435,33 @@ def test_other_libraries(rng, library):
         assert type(out) is type(q)
         found = (out + 0).get() if library == "cupy" else np.asarray(out + 0)
         np.testing.assert_array_equal(found, expected.cpu().numpy())
+
+
+def test_benchmark(tmp_path, capsys):
+    workload, file = tmp_path / "small.json", tmp_path / "bench.json"
+    grid = [
+        {"batch": 2, "seqlen": 300, "causal": True},
+        {"q_lens": [100, 0, 40], "k_lens": [200, 30, 40], "causal": True},
+        {"batch": 1, "seqlen": 128, "softcap": 2.0},
+        {"batch": 1, "seqlen": 128, "head_dim": 512},
+    ]
+    workload.write_text(json.dumps({"num_heads": 4, "head_dim": 64, "grid": grid}))
+    options = ["--device", "cuda", "--rounds", "1", "--wait", "0", "--json", str(file)]
+    assert bench.main([str(workload), *options, "--peers", "fa2,cudnn"]) == 0
+    assert "x parapet's time" in capsys.readouterr().out
+    content = json.loads(file.read_text())
+    assert content["machine"]["gpu"] == torch.cuda.get_device_name()
+    by_provider = {name: [] for name in ("parapet", "fa2", "cudnn")}
+    for result in content["results"]:
+        by_provider[result["provider"]].append(result["row"])
+        assert result["ms"] > 0 and result["call_ms"] > 0
+    assert by_provider == {"parapet": [0, 1, 2], "fa2": [0, 1], "cudnn": [0]}
+    assert {entry["row"] for entry in content["skipped"] if entry["provider"] == "parapet"} == {3}
+    pytest.importorskip("matplotlib")
+    assert report.main([str(file), "-o", str(tmp_path / "bench.svg")]) == 0
+
+
+def test_overhead(capsys):
+    assert bench.main(["--overhead", "--device", "cuda"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["torch"] * 3

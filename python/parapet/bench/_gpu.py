@@ -116,8 +116,10 @@ class FlashAttention2(Provider):
 
     def prepare(self, case: Case, tensors: Tensors) -> Run:
         _refuse(case, ("softcap", "sink"))
-        if case.head_dim != case.head_dim_v:
-            raise UnsupportedError("no head dims that differ")
+        if case.head_dim != case.head_dim_v or case.head_dim > 256:
+            raise UnsupportedError("no head dims that differ or pass 256")
+        if case.dtype == "float32":
+            raise UnsupportedError("no float32")
         left, right = (-1 if reach is None else reach for reach in case.window)
         return partial(
             self._attend,
