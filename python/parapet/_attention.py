@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeVar
 
 from parapet import _ffi
 from parapet._capture import active_capture
-from parapet._frameworks import Shape, framework_of
+from parapet._frameworks import framework_of
 
 Tensor = TypeVar("Tensor")
 """A NumPy array, a PyTorch tensor on a CPU or CUDA device, or another producer of DLPack."""
@@ -290,8 +290,8 @@ def _forward(
         operand("q", q),
         operand("k", k),
         operand("v", v),
-        framework.empty((*q.shape[:-1], *v.shape[-1:]), q),
-        framework.empty_float32(_lse_shape(q.shape), q) if return_lse else None,
+        framework.make_out(q, v),
+        framework.make_lse(q) if return_lse else None,
         None if cu_seqlens_q is None else operand("cu_seqlens_q", cu_seqlens_q),
         None if cu_seqlens_k is None else operand("cu_seqlens_k", cu_seqlens_k),
         None if seqused_q is None else operand("seqused_q", seqused_q),
@@ -313,11 +313,3 @@ def _forward(
         )
     out, lse = operands[3:5]
     return framework.result(out, q), None if lse is None else framework.result(lse, q)
-
-
-def _lse_shape(q_shape: Sequence[int]) -> Shape:
-    """(B, Sq, H, D) to (B, H, Sq), and (total_q, H, D) to (H, total_q)."""
-    if len(q_shape) < 3:
-        return (0,)  # the call will be refused for q
-    *batch, rows, heads, _ = q_shape
-    return (*batch, heads, rows)

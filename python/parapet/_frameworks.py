@@ -31,11 +31,11 @@ class Framework(Protocol):
     def operand(self, name: str, tensor: Any) -> Any:
         """Returns what the library takes for a tensor; raises for one that it can't take."""
 
-    def empty(self, shape: Shape, like: Any) -> Any:
-        """Returns memory for a result of the dtype and device of `like`, as an operand."""
+    def make_out(self, q: Any, v: Any) -> Any:
+        """Returns memory for out, of the dtype and device of `q`, as an operand."""
 
-    def empty_float32(self, shape: Shape, like: Any) -> Any:
-        """Returns memory for a float32 result on the device of `like`, as an operand."""
+    def make_lse(self, q: Any) -> Any:
+        """Returns memory for lse, float32 on the device of `q`, as an operand."""
 
     def stream(self, like: Any) -> int | None:
         """Returns the GPU stream that the library works on; None: the binding finds it itself."""
@@ -67,11 +67,12 @@ class NumPy:
             raise ValueError(f"{name}: expected dtype {expected}, found {tensor.dtype}")
         return tensor if tensor.flags.writeable else np.asarray(_Writeable(tensor))
 
-    def empty(self, shape: Shape, like: Any) -> Any:
-        return np.empty(shape, np.uint16 if like.dtype == self._bfloat16 else like.dtype)
+    def make_out(self, q: Any, v: Any) -> Any:
+        dtype = np.uint16 if q.dtype == self._bfloat16 else q.dtype
+        return np.empty(_out_shape(q, v), dtype)
 
-    def empty_float32(self, shape: Shape, like: Any) -> Any:
-        return np.empty(shape, np.float32)
+    def make_lse(self, q: Any) -> Any:
+        return np.empty(_lse_shape(q), np.float32)
 
     def stream(self, like: Any) -> int | None:
         return None
@@ -115,11 +116,13 @@ class Torch:
             return tensor.detach()
         return tensor
 
-    def empty(self, shape: Shape, like: Any) -> Any:
-        return like.new_empty(shape)
+    def make_out(self, q: Any, v: Any) -> Any:
+        if q.ndim and v.ndim and q.size(-1) == v.size(-1):  # the usual case, in half of the time
+            return self._torch.empty_like(q, memory_format=self._torch.contiguous_format)
+        return q.new_empty(_out_shape(q, v))
 
-    def empty_float32(self, shape: Shape, like: Any) -> Any:
-        return like.new_empty(shape, dtype=self._torch.float32)
+    def make_lse(self, q: Any) -> Any:
+        return q.new_empty(_lse_shape(q), dtype=self._torch.float32)
 
     def stream(self, like: Any) -> int | None:
         if self._tells_stream or not like.is_cuda:
@@ -150,12 +153,12 @@ class DLPack:
         _check_framework(self, name, tensor)
         return _ffi.from_dlpack(tensor)
 
-    def empty(self, shape: Shape, like: Any) -> Any:
-        tensor = _ffi.from_dlpack(like)
-        return _ffi.empty(shape, tensor.dtype, tensor.device)
+    def make_out(self, q: Any, v: Any) -> Any:
+        tensor = _ffi.from_dlpack(q)
+        return _ffi.empty(_out_shape(q, v), tensor.dtype, tensor.device)
 
-    def empty_float32(self, shape: Shape, like: Any) -> Any:
-        return _ffi.empty(shape, "float32", _ffi.from_dlpack(like).device)
+    def make_lse(self, q: Any) -> Any:
+        return _ffi.empty(_lse_shape(q), "float32", _ffi.from_dlpack(q).device)
 
     def stream(self, like: Any) -> int | None:
         return 0
@@ -168,6 +171,18 @@ class DLPack:
             library = sys.modules.get(self._package)
         # Of a library without from_dlpack the result stays a producer of DLPack, from tvm_ffi.
         return library.from_dlpack(memory) if hasattr(library, "from_dlpack") else memory
+
+
+def _out_shape(q: Any, v: Any) -> Shape:
+    return (*q.shape[:-1], *v.shape[-1:])
+
+
+def _lse_shape(q: Any) -> Shape:
+    """(B, Sq, H, D) to (B, H, Sq), and (total_q, H, D) to (H, total_q)."""
+    if len(q.shape) < 3:
+        return (0,)  # the call will be refused for q
+    *batch, rows, heads, _ = q.shape
+    return (*batch, heads, rows)
 
 
 _frameworks: dict[str, Framework] = {"numpy": NumPy()}  # by package
