@@ -114,6 +114,8 @@ TEST(CheckTensors, ShapesAgree) {
           [](auto& t) { t.k.shape[0] = 1; });
   refused({"k: expected shape[3] = head_dim = 8, as q.shape[3] is 8, found 7"},
           [](auto& t) { t.k.shape[3] = 7; });
+  refused({"v: expected shape[1] = seqlen_k = 5, as k.shape[1] is 5, found 6"},
+          [](auto& t) { t.v.shape[1] = 6; });
   refused({"v: expected shape[1] = seqlen_k = 5, as k.shape[1] is 5, found 4"},
           [](auto& t) { t.v.shape[1] = 4; });
   refused({"v: expected shape[2] = num_heads_k = 2, as k.shape[2] is 2, found 1"},

@@ -70,6 +70,14 @@ TEST_P(Options, SinksWithAStride) {
   sink.fill_random(9);
   call.tensors.learnable_sink = sink;
   expect_right(call.tensors);
+
+  // The oracle goes by the same stride; here are the same sinks side by side.
+  Call again;
+  Tensor copy(DType::kFloat32, {4});
+  for (std::int64_t head = 0; head < 4; ++head) copy.set(head, sink.get(head));
+  again.tensors.learnable_sink = copy;
+  forward(again.tensors, {});
+  for (std::int64_t i = 0; i < call.out.size(); ++i) ASSERT_EQ(again.out.get(i), call.out.get(i));
 }
 
 TEST_P(Options, ExtremeSinks) {
