@@ -200,7 +200,8 @@ def framework_of(name: str, tensor: Any) -> Framework:
 
 def _find(name: str, kind: type) -> Framework:
     torch = sys.modules.get("torch")
-    if issubclass(kind, np.ma.MaskedArray):
+    masked = sys.modules.get("numpy.ma")  # no reason to import it: that takes longer than a call
+    if masked is not None and issubclass(kind, masked.MaskedArray):
         raise TypeError(f"{name}: expected an array without a mask, found {kind.__qualname__}")
     if issubclass(kind, np.ndarray):
         return _frameworks["numpy"]

@@ -49,6 +49,18 @@ def test_torch_is_not_imported():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
+def test_a_call_imports_nothing():
+    """What is imported late makes a process's first call slow."""
+    program = (
+        "import sys, numpy as np, parapet\n"
+        "x = np.ones((1, 2, 1, 4), np.float32)\n"
+        "before = set(sys.modules)\n"
+        "parapet.flash_attn_func(x, x, x)\n"
+        "assert set(sys.modules) == before, set(sys.modules) - before\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
 def test_read_only_arrays(rng):
     for dtype in DTYPES:
         call = packed(rng, [20, 30], [60, 11], dtype)
