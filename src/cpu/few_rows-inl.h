@@ -96,7 +96,7 @@ template <int64 kRows, bool kAboveZero>
 HWY_INLINE void exponentiate_step(const Scores& how, int64 dim_v, RowGroup<kRows>& group,
                                   float* HWY_RESTRICT scores) {
   constexpr int64 kScores = kStepKeys * kRows;
-  const VF to_log2 = hn::Set(df, how.factor);
+  VF to_log2 = hn::Set(df, how.factor);
   VF maximum = hn::Set(df, kMinusInfinity);
   for (int64 i = 0; i < kScores; i += kLanes) {
     maximum = hn::Max(hn::Load(df, scores + i), maximum);
@@ -118,6 +118,12 @@ HWY_INLINE void exponentiate_step(const Scores& how, int64 dim_v, RowGroup<kRows
     }
   }
   const VF finite = finite_reference(df, reference);
+  if (HWY_UNLIKELY(is_coarse(finite))) {
+    for (int64 i = 0; i < kScores; i += kLanes) {
+      hn::Store(hn::Mul(hn::Load(df, scores + i), to_log2), df, scores + i);
+    }
+    to_log2 = hn::Set(df, 1.0f);
+  }
   for (int64 i = 0; i < kScores; i += kLanes) {
     const VF p = weight<kAboveZero>(hn::Load(df, scores + i), to_log2, finite);
     hn::Store(p, df, scores + i);

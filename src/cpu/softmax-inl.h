@@ -105,6 +105,13 @@ HWY_INLINE V finite_reference(D d, V reference) {
   return hn::IfThenZeroElse(hn::Eq(reference, hn::Set(d, kMinusInfinity)), reference);
 }
 
+// Whether a reference is so large that its rounding error, in an exponent, could carry weights out
+// of range: `weight` subtracts it from an exact product. Scaled and so rounded by itself first, the
+// largest score is the reference's equal again.
+HWY_INLINE bool is_coarse(VF reference) {
+  return !hn::AllFalse(df, hn::Gt(hn::Abs(reference), hn::Set(df, 0x1p24f)));
+}
+
 // Weight of a score. With kAboveZero a visible key's weight does not become zero however small it
 // is, so that zero means hidden.
 template <bool kAboveZero>

@@ -154,16 +154,32 @@ HWY_NOINLINE void move_references(const VF (&maximum)[kUsed], int64 dim_v, int64
   }
 }
 
+template <int64 kUsed>
+HWY_NOINLINE void scale_scores(VF factor, int64 keys, float* HWY_RESTRICT scores) {
+  for (int64 key = 0; key < keys; ++key) {
+    for (int64 j = 0; j < kUsed; ++j) {
+      float* at = scores + key * kWidth + j * kLanes;
+      hn::Store(hn::Mul(hn::Load(df, at), factor), df, at);
+    }
+  }
+}
+
 // Scores -> weights, added to the rows' sums.
 template <int64 kUsed, bool kAboveZero>
 HWY_INLINE void exponentiate(const Scores& how, int64 keys, int64 first_column, Panel& panel,
                              float* HWY_RESTRICT scores) {
-  const VF factor = hn::Set(df, how.factor);
+  VF factor = hn::Set(df, how.factor);
   VF reference[kUsed], sum[kUsed];
+  bool coarse = false;
   for (int64 j = 0; j < kUsed; ++j) {
     const int64 lane = (first_column + j) * kLanes;
     reference[j] = finite_reference(df, hn::Load(df, panel.reference + lane));
     sum[j] = hn::Load(df, panel.sum + lane);
+    coarse |= is_coarse(reference[j]);
+  }
+  if (HWY_UNLIKELY(coarse)) {
+    scale_scores<kUsed>(factor, keys, scores);
+    factor = hn::Set(df, 1.0f);
   }
   for (int64 key = 0; key < keys; ++key) {
     for (int64 j = 0; j < kUsed; ++j) {

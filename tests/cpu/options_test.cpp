@@ -37,6 +37,18 @@ TEST_P(Options, Scales) {
   }
 }
 
+// Where even a float32's last bit moves a weight out of range, one key still takes it all.
+TEST_P(Options, ScoresFarBeyondExactIntegers) {
+  for (const CallShape& shape : shapes()) {
+    const Call call(shape);
+    for (const float scale : {1e7f, 3e9f, -1e10f, 1e20f, 1e30f}) {
+      SCOPED_TRACE(scale);
+      expect_right(call.tensors, {.softmax_scale = scale, .causal = true});
+      expect_right(call.tensors, {.softmax_scale = scale, .softcap = 2e12f, .num_splits = 3});
+    }
+  }
+}
+
 TEST_P(Options, Softcap) {
   for (const CallShape& shape : shapes()) {
     const Call call(shape);
