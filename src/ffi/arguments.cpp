@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -17,10 +18,10 @@ namespace {
 }
 
 [[noreturn]] void refuse_type(const Argument& argument, const char* expected) {
-  throw tvm::ffi::Error("TypeError",
-                        fmt::format("{}: expected {}, found {}", argument.name, expected,
-                                    argument.value.GetTypeKey()),
-                        "");
+  const std::string found = argument.value.GetTypeKey();
+  if (found == "ffi.BigInt") refuse(argument, expected, "one of more than 64 bits");
+  throw tvm::ffi::Error(
+      "TypeError", fmt::format("{}: expected {}, found {}", argument.name, expected, found), "");
 }
 
 template <class T>
@@ -28,6 +29,16 @@ T to_scalar(const Argument& argument, const char* expected) {
   const std::optional<T> value = argument.value.try_cast<T>();
   if (!value) refuse_type(argument, expected);
   return *value;
+}
+
+// A double that float32 cannot hold would arrive as infinity, or as zero, which may mean "off".
+float to_float32(const Argument& argument, const char* expected) {
+  const auto value = to_scalar<double>(argument, expected);
+  const auto result = static_cast<float>(value);
+  if (std::isfinite(value) && (!std::isfinite(result) || (result == 0) != (value == 0))) {
+    refuse(argument, "a number within float32's range", fmt::format("{}", value));
+  }
+  return result;
 }
 
 std::optional<DType> to_dtype(DLDataType dtype, Uint16 uint16) {
@@ -92,7 +103,7 @@ std::optional<TensorView> to_optional_tensor(const Argument& argument, const cha
 
 std::optional<float> to_optional_float(const Argument& argument) {
   if (argument.value == nullptr) return std::nullopt;
-  return static_cast<float>(to_scalar<double>(argument, "a number or None"));
+  return to_float32(argument, "a number or None");
 }
 
 std::optional<std::int64_t> to_optional_int(const Argument& argument) {
@@ -101,7 +112,7 @@ std::optional<std::int64_t> to_optional_int(const Argument& argument) {
 }
 
 float to_float(const Argument& argument) {
-  return static_cast<float>(to_scalar<double>(argument, "a number"));
+  return to_float32(argument, "a number");
 }
 
 int to_int(const Argument& argument) {

@@ -54,7 +54,7 @@ class NodeTest : public ::testing::Test {
 
   Json json_ = parse_json(R"({"int": 5, "negative": -1, "big": 18446744073709551615, "real": 2.0,
       "text": "t", "yes": true, "null": null, "list": [1, "x"], "object": {"inner": []},
-      "huge": 1e300, "odd\nkey": {"x": 1}})",
+      "huge": 1e300, "tiny": -1e-300, "zero": 0.0, "odd\nkey": {"x": 1}})",
                           "f");
   Node top_{json_, "f"};
 };
@@ -75,7 +75,11 @@ TEST_F(NodeTest, IntegersHaveARange) {
 TEST_F(NodeTest, OtherTypes) {
   EXPECT_EQ(at("real").number(), 2.0);
   EXPECT_EQ(at("int").float32(), 5.0f);
-  expect_refused({"huge: expected a number within float32's range"}, [&] { at("huge").float32(); });
+  EXPECT_EQ(at("zero").float32(), 0.0f);
+  for (const char* name : {"huge", "tiny"}) {
+    expect_refused({name, ": expected a number within float32's range"},
+                   [&] { at(name).float32(); });
+  }
   expect_refused({"yes: expected a finite number"}, [&] { at("yes").number(); });
   expect_refused({"int: expected true or false, found 5"}, [&] { at("int").boolean(); });
   expect_refused({"int: expected a string"}, [&] { at("int").string(); });

@@ -88,10 +88,12 @@ double Node::number() const {
 }
 
 float Node::float32() const {
-  if (std::fabs(number()) > static_cast<double>(std::numeric_limits<float>::max())) {
+  const double value = number();
+  const bool huge = std::fabs(value) > static_cast<double>(std::numeric_limits<float>::max());
+  if (huge || (value != 0 && static_cast<float>(value) == 0)) {
     expected("a number within float32's range");
   }
-  return static_cast<float>(number());
+  return static_cast<float>(value);
 }
 
 bool Node::boolean() const {

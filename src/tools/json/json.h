@@ -38,7 +38,7 @@ class Node {
   // The value as a type; throws Error(kInvalidArgument) when it is another one or out of range.
   std::int64_t integer(std::int64_t min, std::int64_t max) const;
   double number() const;  // finite
-  float float32() const;  // finite as a float32
+  float float32() const;  // finite as a float32, and zero only if it is
   bool boolean() const;
   const std::string& string() const;
   std::vector<Node> array() const;
