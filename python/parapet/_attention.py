@@ -8,6 +8,7 @@ from typing import Any, NoReturn, TypeVar
 from parapet import _ffi
 from parapet._capture import active_capture
 from parapet._frameworks import framework_of
+from parapet._options import plain_numbers
 
 Tensor = TypeVar("Tensor")
 """A NumPy array, a PyTorch tensor on a CPU or CUDA device, or another producer of DLPack."""
@@ -80,7 +81,7 @@ def flash_attn_func(
         TypeError: An argument is not a tensor, not of q's framework, or not a number.
         ValueError: Tensors or options are malformed or do not fit each other.
         NotImplementedError: The call is valid but this version cannot run it.
-        RuntimeError: Memory ran out.
+        MemoryError, RuntimeError: Memory ran out, the caller's framework's or the library's.
     """
     if not (
         qv
@@ -196,7 +197,7 @@ def flash_attn_varlen_func(
         TypeError: An argument is not a tensor, not of q's framework, or not a number.
         ValueError: Tensors, their contents or options are malformed or do not fit each other.
         NotImplementedError: The call is valid but this version cannot run it.
-        RuntimeError: Memory ran out.
+        MemoryError, RuntimeError: Memory ran out, the caller's framework's or the library's.
     """
     if not (
         qv
@@ -286,12 +287,13 @@ def _forward(
 ) -> tuple[Any, Any]:
     framework = framework_of("q", q)
     operand = framework.operand
+    operand_q, operand_k, operand_v = operand("q", q), operand("k", k), operand("v", v)
     operands = [
-        operand("q", q),
-        operand("k", k),
-        operand("v", v),
-        framework.make_out(q, v),
-        framework.make_lse(q) if return_lse else None,
+        operand_q,
+        operand_k,
+        operand_v,
+        framework.make_out(operand_q, operand_v),
+        framework.make_lse(operand_q) if return_lse else None,
         None if cu_seqlens_q is None else operand("cu_seqlens_q", cu_seqlens_q),
         None if cu_seqlens_k is None else operand("cu_seqlens_k", cu_seqlens_k),
         None if seqused_q is None else operand("seqused_q", seqused_q),
@@ -302,7 +304,7 @@ def _forward(
         left, right = window_size
     except (TypeError, ValueError):
         raise ValueError(f"window_size: expected (left, right), found {window_size!r}") from None
-    options = [softmax_scale, causal, left, right, softcap, num_splits]
+    options = plain_numbers((softmax_scale, causal, left, right, softcap, num_splits))
     _ffi.forward(framework.uint16_is_bfloat16, *operands, *options, framework.stream(q))
     if (capture := active_capture()) is not None:
         capture.record(

@@ -53,7 +53,7 @@ class Capture:
         }
         with self._lock:
             path = next(self._names)
-        _write(path, arrays, {"parapet": json.dumps(header, default=_plain_number)})
+        _write(path, arrays, {"parapet": json.dumps(header)})
         self.files.append(path)
 
 
@@ -63,11 +63,6 @@ def _to_numpy(operand: Any, framework: Framework) -> np.ndarray:
     if name == "uint16" and framework.uint16_is_bfloat16:
         name = "bfloat16"
     return np.from_dlpack(_ffi.dense_bits(tensor)).view(np.dtype(name))
-
-
-def _plain_number(value: Any) -> Any:
-    """Python's number for one of another library."""
-    return value.item()
 
 
 def _write(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> None:

@@ -32,10 +32,10 @@ class Framework(Protocol):
         """Returns what the library takes for a tensor; raises for one that it can't take."""
 
     def make_out(self, q: Any, v: Any) -> Any:
-        """Returns memory for out, of the dtype and device of `q`, as an operand."""
+        """Returns memory for out, an operand of the dtype and device of the operand `q`."""
 
     def make_lse(self, q: Any) -> Any:
-        """Returns memory for lse, float32 on the device of `q`, as an operand."""
+        """Returns memory for lse, an operand of float32 on the device of the operand `q`."""
 
     def stream(self, like: Any) -> int | None:
         """Returns the GPU stream that the library works on; None: the binding finds it itself."""
@@ -65,11 +65,10 @@ class NumPy:
             lengths = name in _ffi.LENGTHS
             expected = "int32" if lengths else "float32, float16 or bfloat16"
             raise ValueError(f"{name}: expected dtype {expected}, found {tensor.dtype}")
-        return tensor if tensor.flags.writeable else np.asarray(_Writeable(tensor))
+        return tensor if tensor.flags.behaved else _exportable(tensor)
 
     def make_out(self, q: Any, v: Any) -> Any:
-        dtype = np.uint16 if q.dtype == self._bfloat16 else q.dtype
-        return np.empty(_out_shape(q, v), dtype)
+        return np.empty(_out_shape(q, v), q.dtype)
 
     def make_lse(self, q: Any) -> Any:
         return np.empty(_lse_shape(q), np.float32)
@@ -81,8 +80,15 @@ class NumPy:
         return memory.view(self._bfloat16) if memory.dtype == np.uint16 else memory
 
 
+def _exportable(array: np.ndarray) -> np.ndarray:
+    """Returns an array with the same elements that NumPy exports by DLPack."""
+    if not array.flags.aligned:  # a field of packed records, say
+        return array.copy()
+    return np.asarray(_Writeable(array))
+
+
 class _Writeable:
-    """A read-only array that says it is not, as NumPy exports no other by DLPack."""
+    """A read-only array that says it is not."""
 
     def __init__(self, array: np.ndarray) -> None:
         interface = array.__array_interface__
@@ -98,6 +104,7 @@ class Torch:
 
     def __init__(self) -> None:
         self._torch = sys.modules["torch"]
+        self._strided = self._torch.strided
         # Since 2.10 PyTorch tells tvm_ffi its stream, and gives it memory.
         self._tells_stream = hasattr(self._torch.Tensor, "__dlpack_c_exchange_api__")
 
@@ -107,6 +114,10 @@ class Torch:
     def operand(self, name: str, tensor: Any) -> Any:
         if type(tensor) is not self._torch.Tensor:
             _check_framework(self, name, tensor)
+        if tensor.layout is not self._strided:
+            raise ValueError(f"{name}: expected layout torch.strided, found {tensor.layout}")
+        if tensor.is_neg():  # a view whose memory holds the numbers with the other sign
+            tensor = tensor.resolve_neg()
         if tensor.requires_grad:
             if self._torch.is_grad_enabled():
                 raise NotImplementedError(
@@ -154,11 +165,10 @@ class DLPack:
         return _ffi.from_dlpack(tensor)
 
     def make_out(self, q: Any, v: Any) -> Any:
-        tensor = _ffi.from_dlpack(q)
-        return _ffi.empty(_out_shape(q, v), tensor.dtype, tensor.device)
+        return _ffi.empty(_out_shape(q, v), q.dtype, q.device)
 
     def make_lse(self, q: Any) -> Any:
-        return _ffi.empty(_lse_shape(q), "float32", _ffi.from_dlpack(q).device)
+        return _ffi.empty(_lse_shape(q), "float32", q.device)
 
     def stream(self, like: Any) -> int | None:
         return 0

@@ -1,5 +1,7 @@
 """What is not a valid call says which argument, what was found and what was expected."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import tvm_ffi
@@ -116,8 +118,12 @@ def test_lengths_with_gaps(rng):
         ("softmax_scale", "x", TypeError, "^softmax_scale: expected a number"),
         ("softmax_scale", np.nan, ValueError, "^softmax_scale: expected a finite number"),
         ("softcap", -1.0, ValueError, "^softcap: expected a finite number of at least 0"),
+        ("softmax_scale", 1e300, ValueError, "^softmax_scale: .* float32's range, found 1e.300"),
+        ("softmax_scale", 10**400, ValueError, "^softmax_scale: .* found one of more than 64 bits"),
         ("softcap", None, TypeError, "^softcap: expected a number, found None"),
-        ("causal", "yes", TypeError, "^causal: expected a bool"),
+        ("softcap", 1e-50, ValueError, "^softcap: .* float32's range, found 1e-50"),
+        ("causal", "yes", TypeError, "^causal: expected a bool, found str"),
+        ("causal", np.array(True), TypeError, "^causal: expected a bool, found ndarray"),
         ("num_splits", -1, ValueError, "^num_splits: expected 0 to"),
         ("num_splits", 2.5, TypeError, "^num_splits: expected an integer, found float"),
         ("num_splits", 2**40, ValueError, "^num_splits: "),
@@ -125,6 +131,8 @@ def test_lengths_with_gaps(rng):
         ("window_size", (1, 2, 3), ValueError, r"^window_size: expected \(left, right\)"),
         ("window_size", (-2, 0), ValueError, "^window_left: expected at least -1"),
         ("window_size", (None, 1.5), TypeError, "^window_right: expected an integer or None"),
+        ("window_size", (1j, 0), TypeError, "^window_left: expected .* found complex"),
+        ("window_size", (2**63, 0), ValueError, "^window_left: .* found one of more than 64 bits"),
     ],
 )
 def test_options(rng, option, value, error, message):
@@ -138,6 +146,8 @@ def test_numbers_of_other_kinds(rng):
     call = dense(rng)
     call.softmax_scale, call.causal, call.window_size = 0.5, True, (3, None)
     expected, _ = call.run()
-    call.softmax_scale, call.causal = np.float64(0.5), 1
-    call.window_size = [np.int64(3), None]
-    np.testing.assert_array_equal(call.run()[0], expected)
+    for half in (np.float64(0.5), np.float16(0.5), Fraction(1, 2)):
+        for yes in (1, np.True_, np.int8(1)):
+            call.softmax_scale, call.causal = half, yes
+            call.window_size = [np.int64(3), None]
+            np.testing.assert_array_equal(call.run()[0], expected)

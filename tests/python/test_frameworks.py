@@ -82,12 +82,20 @@ def test_subclasses_of_arrays(rng, tmp_path):
     np.testing.assert_array_equal(out, call.run()[0])
 
 
-def test_addresses_that_no_float_has(rng):
-    call = dense(rng)
-    bytes_ = np.zeros(call.q.nbytes + 1, np.uint8)
-    call.q = bytes_[1:].view(np.float32).reshape(call.q.shape)
-    with pytest.raises(ValueError, match="^q: expected an address"):
-        call.run()
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("offset", [0, 1])
+def test_places_that_no_number_is_read_from(rng, dtype, offset):
+    """Fields of packed records, at any address."""
+    call = dense(rng, dtype)
+    expected = call.run()
+    for name in ("q", "k", "v"):
+        x = getattr(call, name)
+        record = np.dtype([("before", f"V{offset}"), ("x", x.dtype), ("after", "V1")])
+        records = np.zeros(x.shape, record)
+        records["x"] = x
+        setattr(call, name, records["x"])
+    for found, same in zip(call.run(), expected, strict=True):
+        np.testing.assert_array_equal(found, same)
 
 
 def test_inputs_are_not_changed(rng):
@@ -122,6 +130,33 @@ def test_torch_strides(rng):
     q = to_torch(call.q).transpose(1, 3).contiguous().transpose(1, 3)
     out, _ = parapet.flash_attn_func(q, to_torch(call.k), to_torch(call.v))
     assert same_bits(out, expected)
+
+
+@needs_torch
+def test_torch_negative_views(rng):
+    """Memory of a conjugated tensor's imaginary part holds numbers of the other sign."""
+    call = dense(rng)
+    call.learnable_sink = call.q[0, 0, :, 0].copy()
+    expected, _ = call.run()
+    names = ("q", "k", "v", "learnable_sink")
+    for name in names:
+        tensors = {x: to_torch(getattr(call, x)) for x in names}
+        x = tensors[name]
+        tensors[name] = torch.complex(x, -x).conj().imag
+        assert tensors[name].is_neg()
+        assert torch.equal(tensors[name], x)
+        out, _ = parapet.flash_attn_func(**tensors)
+        assert same_bits(out, expected), name
+
+
+@needs_torch
+@pytest.mark.parametrize("name", ["q", "k", "learnable_sink"])
+def test_torch_layouts(rng, name):
+    call = dense(rng)
+    tensors = {x: to_torch(getattr(call, x)) for x in ("q", "k", "v")}
+    tensors[name] = torch.zeros(4).to_sparse()
+    with pytest.raises(ValueError, match=f"^{name}: expected layout torch.strided, found torch.sp"):
+        parapet.flash_attn_func(**tensors)
 
 
 @needs_torch
@@ -187,10 +222,6 @@ class Producer:
 
     def __init__(self, tensor):
         self.tensor = tensor
-
-    @property
-    def shape(self):
-        return self.tensor.shape
 
     def __dlpack__(self, **kwargs):
         return self.tensor.__dlpack__(**kwargs)
