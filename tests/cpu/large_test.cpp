@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "api/problem.h"
 #include "cpu/forward.h"
 #include "support/call.h"
