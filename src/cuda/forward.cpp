@@ -16,8 +16,6 @@ namespace {
 
 using plan::int64;
 
-constexpr int64 kMaxGrid = INT32_MAX;
-
 void throw_if_bad(const kernels::Status& status) {
   if (status.array == kernels::kNoArray) return;
   const auto fail = [&](const char* name, const char* expected) {
@@ -68,7 +66,7 @@ bool checks_every_call() {
 
 void forward(const api::Problem& problem, const LaunchOptions& options) {
   Gpu& gpu = Gpu::get(problem.device.index);
-  LaunchPlan launch = plan_launch(problem, gpu.shared_bytes_per_sm());
+  LaunchPlan launch = plan_launch(problem, gpu.shared_bytes_per_sm(), gpu.multiprocessors());
   const auto stream = static_cast<StreamHandle>(options.stream);
   const CurrentContext current(gpu.context());
   const ForwardKernels& loaded = gpu.kernels(launch.config);
@@ -81,9 +79,8 @@ void forward(const api::Problem& problem, const LaunchOptions& options) {
     launch.params.status = gpu.status();
     loaded.work_list.launch(1, kernels::kWorkListThreads, &launch.params, stream);
   }
-  for (int64 first = 0; first < launch.blocks; first += kMaxGrid) {
-    launch.params.first_block = first;
-    loaded.forward.launch(static_cast<unsigned int>(std::min(launch.blocks - first, kMaxGrid)),
+  if (launch.blocks > 0) {
+    loaded.forward.launch(static_cast<unsigned int>(launch.blocks),
                           kernels::forward_threads(launch.config), &launch.params, stream);
   }
   if (checks_every_call() && launch.uses_work_list() && !is_capturing(stream)) {

@@ -75,6 +75,7 @@ std::vector<Gpu*> Gpu::in_use() {
 Gpu::Gpu(int index, const GpuProperties& properties)
     : arch_(Arch::of_capability(properties.major, properties.minor)),
       shared_bytes_per_sm_(properties.shared_bytes_per_multiprocessor),
+      multiprocessors_(properties.num_multiprocessors),
       context_(index) {}
 
 Gpu::Entry& Gpu::entry(const ForwardConfig& config) {

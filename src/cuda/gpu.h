@@ -34,6 +34,7 @@ class Gpu {
 
   const PrimaryContext& context() const { return context_; }
   int shared_bytes_per_sm() const { return shared_bytes_per_sm_; }
+  int multiprocessors() const { return multiprocessors_; }
 
   // Loads the kernels when they are first asked for, and compiles them before where it must. Needs
   // the context to be current; may be called while a stream is captured.
@@ -57,6 +58,7 @@ class Gpu {
 
   Arch arch_;
   int shared_bytes_per_sm_;
+  int multiprocessors_;
   PrimaryContext context_;
   std::shared_mutex mutex_;  // of entries_
   std::vector<std::unique_ptr<Entry>> entries_;

@@ -32,8 +32,17 @@ constexpr std::string_view kPrefix = "forward";
 constexpr std::string_view kBfloat16 = "bf16";
 constexpr std::string_view kFloat16 = "fp16";
 
-// A key in the shape for short segments, where that is not the usual one.
-constexpr std::string_view kShort = "short";
+// How names tell the shapes apart: the first of these with the key's shape.
+struct NamedShape {
+  std::string_view suffix;
+  kernels::ShapeHints hints;
+};
+constexpr std::array kNamedShapes{
+    NamedShape{"", {}},
+    NamedShape{"-short", {.keys = 0}},
+    NamedShape{"-roomy", {.shared_bytes_per_sm = kernels::kRoomySharedBytesPerSm}},
+    NamedShape{"-roomy-short", {.keys = 0, .shared_bytes_per_sm = kernels::kRoomySharedBytesPerSm}},
+};
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -68,9 +77,9 @@ std::string kernel_name(const ForwardConfig& config) {
   for (const Switch& option : kSwitches) {
     if (config.*option.field != option.usual) name += fmt::format("-{}", option.name);
   }
-  if (config.shape == kernels::forward_shape(config, kShortSegments) &&
-      config.shape != kernels::forward_shape(config)) {
-    name += fmt::format("-{}", kShort);
+  for (const NamedShape& named : kNamedShapes) {
+    if (config.shape == kernels::forward_shape(config, named.hints))
+      return name.append(named.suffix);
   }
   return name;
 }
@@ -87,16 +96,17 @@ ForwardConfig parse_kernel_name(std::string_view name) {
         if (option.name == parts[i]) config.*option.field = !option.usual;
       }
     }
-    config.shape = parts.back() == kShort ? kernels::forward_shape(config, kShortSegments)
-                                          : kernels::forward_shape(config);
+    for (const NamedShape& named : kNamedShapes) {  // the longest suffix that fits comes last
+      if (name.ends_with(named.suffix)) config.shape = kernels::forward_shape(config, named.hints);
+    }
     valid = kernel_name(config) == name;  // nothing unknown, twice or out of order
   }
   if (!valid) {
     throw Error(
         ErrorCode::kInvalidArgument,
         fmt::format("kernel: expected a name such as forward-bf16-d128 or "
-                    "forward-fp16-d192x128-left-right-softcap-packed-unaligned-short (head dims: "
-                    "multiples of {} up to {}), found '{}'",
+                    "forward-fp16-d192x128-left-right-softcap-packed-unaligned-roomy-short (head "
+                    "dims: multiples of {} up to {}), found '{}'",
                     kernels::kHeadDimStep, kernels::kMaxHeadDim, name));
   }
   return config;
@@ -139,10 +149,12 @@ std::string translation_unit(const ForwardConfig& config, const ParamLayout& lay
       config.aligned);
   unit += fmt::format(
       "    .shape = {{.warps = {}, .row_tiles = {}, .key_tile = {}, .chunk = {}, .stages = {},\n"
-      "              .pipelined = {}, .blocks_per_sm = {}}},\n"
+      "              .pipelined = {}, .blocks_per_sm = {}, .first_copy = {}, .other_copies = {},\n"
+      "              .late_pairs = {}}},\n"
       "}};\n",
       config.shape.warps, config.shape.row_tiles, config.shape.key_tile, config.shape.chunk,
-      config.shape.stages, config.shape.pipelined, config.shape.blocks_per_sm);
+      config.shape.stages, config.shape.pipelined, config.shape.blocks_per_sm,
+      config.shape.first_copy, config.shape.other_copies, config.shape.late_pairs);
   unit += fmt::format(
       "\n"
       "extern \"C\" __global__ void __launch_bounds__(forward_threads(kConfig), "

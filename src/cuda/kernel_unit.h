@@ -1,6 +1,5 @@
 #pragma once
 
-#include <climits>
 #include <string>
 #include <string_view>
 
@@ -16,11 +15,8 @@ namespace parapet::cuda {
 inline constexpr const char* kForwardEntry = "parapet_forward";
 inline constexpr const char* kWorkListEntry = "parapet_work_list";
 
-// What the shape for short segments is chosen by, on a GPU that has room for it.
-inline constexpr kernels::ShapeHints kShortSegments{.keys = 0, .shared_bytes_per_sm = INT_MAX};
-
-// A key as a word: "forward-bf16-d128", "forward-fp16-d192x128-right-softcap". Of the shape it says
-// no more than whether it is the usual one or the one for short segments.
+// A key as a word: "forward-bf16-d128", "forward-fp16-d192x128-right-softcap-roomy". Of the shape
+// it says no more than whether it is one for GPUs with much shared memory, or for short segments.
 std::string kernel_name(const kernels::ForwardConfig& config);
 
 // The key with this name. Throws Error(kInvalidArgument).

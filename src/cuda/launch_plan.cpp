@@ -16,7 +16,6 @@ using plan::int64;
 
 constexpr float kLog2E = 1.44269504088896340736f;
 constexpr int64 kAlignment = 16;  // of what a kernel moves at once
-constexpr int64 kMaxTiles = INT32_MAX;
 
 template <class... Args>
 [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
@@ -148,7 +147,7 @@ ForwardParams make_params(const api::Problem& problem, const ForwardConfig& conf
   params.score_scale =
       softcap ? problem.softmax_scale / problem.softcap : problem.softmax_scale * kLog2E;
   params.softcap_scale = softcap ? problem.softcap * kLog2E : 0.0f;
-  params.query_tile = kernels::forward_query_tile(config);
+  params.unit_rows = kernels::forward_unit_rows(config);
   params.heads_per_tile = config.packed_heads ? static_cast<int>(ratio) : 1;
   return params;
 }
@@ -166,23 +165,25 @@ void LaunchPlan::set_workspace(void* memory) {
   params.work_count = reinterpret_cast<int*>(params.work_items + work_list_capacity);
 }
 
-LaunchPlan plan_launch(const api::Problem& problem, int shared_bytes_per_sm) {
+LaunchPlan plan_launch(const api::Problem& problem, int shared_bytes_per_sm, int multiprocessors) {
   check_supported(problem);
   LaunchPlan launch;
   launch.config = choose_config(problem, shared_bytes_per_sm);
   launch.params = make_params(problem, launch.config);
-  const int64 tiles =
+  const int64 units =
       kernels::work_list_capacity(problem.batch, problem.query.rows, problem.query.packed(),
-                                  launch.params.heads_per_tile, launch.params.query_tile);
-  if (tiles > kMaxTiles) {
-    refuse("q: expected at most {} query tiles of {} rows on a GPU, found {}", kMaxTiles,
-           launch.params.query_tile, tiles);
+                                  launch.params.heads_per_tile, launch.params.unit_rows);
+  const int64 slots = problem.num_heads / launch.params.heads_per_tile;
+  if (units * slots > kMaxRows) {
+    refuse("q: expected at most {} pieces of {} rows of a head on a GPU, found {}", kMaxRows,
+           launch.params.unit_rows, units * slots);
   }
   const bool lengths_on_gpu =
       launch.params.cu_seqlens_q != nullptr || launch.params.cu_seqlens_k != nullptr ||
       launch.params.seqused_q != nullptr || launch.params.seqused_k != nullptr;
-  launch.work_list_capacity = lengths_on_gpu ? tiles : 0;
-  launch.blocks = tiles * (problem.num_heads / launch.params.heads_per_tile);
+  launch.work_list_capacity = lengths_on_gpu ? units : 0;
+  const int64 at_once = int64{multiprocessors} * launch.config.shape.blocks_per_sm;
+  launch.blocks = static_cast<int>(plan::min(units * slots, at_once));
   return launch;
 }
 

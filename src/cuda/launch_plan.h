@@ -19,12 +19,13 @@ struct LaunchPlan {
 
   kernels::ForwardConfig config;
   kernels::ForwardParams params{};     // workspace and status are still null
-  plan::int64 work_list_capacity = 0;  // query tiles at most
-  plan::int64 blocks = 0;  // of the attention kernel, for the most tiles that there can be
+  plan::int64 work_list_capacity = 0;  // units of work at most
+  int blocks =
+      0;  // of the attention kernel: as many as run at once, or fewer if there is less work
 };
 
-// For a GPU whose multiprocessors have so much shared memory. Throws Error(kNotImplemented) for
-// what the kernels cannot run.
-LaunchPlan plan_launch(const api::Problem& problem, int shared_bytes_per_sm);
+// For a GPU with so many multiprocessors of so much shared memory. Throws Error(kNotImplemented)
+// for what the kernels cannot run.
+LaunchPlan plan_launch(const api::Problem& problem, int shared_bytes_per_sm, int multiprocessors);
 
 }  // namespace parapet::cuda

@@ -48,7 +48,6 @@ constexpr SizedField kFields[] = {
     FIELD(lse_row_stride),
     FIELD(lse_head_stride),
     FIELD(sink_stride),
-    FIELD(first_block),
     FIELD(batch),
     FIELD(num_heads),
     FIELD(num_heads_k),
@@ -59,7 +58,7 @@ constexpr SizedField kFields[] = {
     FIELD(sink_type),
     FIELD(score_scale),
     FIELD(softcap_scale),
-    FIELD(query_tile),
+    FIELD(unit_rows),
     FIELD(heads_per_tile),
 };
 

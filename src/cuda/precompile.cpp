@@ -65,15 +65,16 @@ std::vector<Job> jobs_of(const PrecompileOptions& options) {
 }  // namespace
 
 std::vector<std::string> common_kernels(const std::string& arch) {
-  const kernels::ShapeHints short_segments{
-      .keys = 0, .shared_bytes_per_sm = Arch::parse(arch).shared_bytes_per_sm()};
+  const int shared = Arch::parse(arch).shared_bytes_per_sm();
+  const kernels::ShapeHints long_segments{.shared_bytes_per_sm = shared};
+  const kernels::ShapeHints short_segments{.keys = 0, .shared_bytes_per_sm = shared};
   std::vector<std::string> names;
   for (const auto element : {kernels::Element::kBfloat16, kernels::Element::kFloat16}) {
     for (const int head_dim : {64, 96, 128, 192, 256}) {
       for (const bool causal : {false, true}) {
         ForwardConfig config{
             .element = element, .head_dim = head_dim, .head_dim_v = head_dim, .right_edge = causal};
-        config.shape = kernels::forward_shape(config);
+        config.shape = kernels::forward_shape(config, long_segments);
         names.push_back(cuda::kernel_name(config));
         config.shape = kernels::forward_shape(config, short_segments);
         if (cuda::kernel_name(config) != names.back()) names.push_back(cuda::kernel_name(config));

@@ -59,6 +59,7 @@ void expect_message(const std::function<void()>& call, ErrorCode code, const std
 }
 
 constexpr int kSharedBytes = 228 * 1024;  // of the fake GPU
+constexpr int kMultiprocessors = 132;
 
 class CudaForwardTest : public ::testing::Test {
  protected:
@@ -84,8 +85,8 @@ class CudaForwardTest : public ::testing::Test {
   void offer_kernel(const api::Problem& problem) {
     const Arch arch = Arch::parse("sm_90a");
     KernelCache::output(precompiled_.path())
-        .store(precompiled_key(plan_launch(problem, kSharedBytes).config, arch), "\177ELF",
-               1 << 30);
+        .store(precompiled_key(plan_launch(problem, kSharedBytes, kMultiprocessors).config, arch),
+               "\177ELF", 1 << 30);
   }
 
   static FakeDriver& driver() { return FakeDriver::instance(); }
@@ -113,13 +114,13 @@ TEST_F(CudaForwardTest, ListsTheWorkThenRunsIt) {
     void* const stream = &storage_[1];
     run(packed_, stream);
     ASSERT_EQ(driver().launches.size(), 2u);
-    const LaunchPlan plan = plan_launch(packed_, kSharedBytes);
+    const LaunchPlan plan = plan_launch(packed_, kSharedBytes, kMultiprocessors);
     const auto& list = driver().launches[0];
     EXPECT_EQ(list.kernel, "parapet_work_list");
     EXPECT_EQ(list.blocks, 1u);
     const auto& attention = driver().launches[1];
     EXPECT_EQ(attention.kernel, "parapet_forward");
-    EXPECT_EQ(attention.blocks, plan.blocks);
+    EXPECT_EQ(attention.blocks, static_cast<unsigned int>(plan.blocks));
     EXPECT_EQ(attention.threads, kernels::forward_threads(plan.config));
     EXPECT_EQ(attention.shared_bytes, kernels::forward_shared_bytes(plan.config));
     for (const auto& launch : driver().launches) {
@@ -127,7 +128,6 @@ TEST_F(CudaForwardTest, ListsTheWorkThenRunsIt) {
       EXPECT_EQ(launch.context, reinterpret_cast<void*>(std::intptr_t{101}));  // of cuda:1
       EXPECT_NE(launch.params.work_items, nullptr);
       EXPECT_NE(launch.params.status, nullptr);
-      EXPECT_EQ(launch.params.first_block, 0);
     }
     EXPECT_EQ(driver().live_pool_buffers, 0);
   });
@@ -166,8 +166,8 @@ TEST_F(CudaForwardTest, TakesItsWorkspaceFromTheCaller) {
       return static_cast<void*>(memory);
     };
     forward(packed_, {nullptr, allocate});
-    EXPECT_EQ(asked,
-              std::vector<std::int64_t>{plan_launch(packed_, kSharedBytes).workspace_bytes()});
+    EXPECT_EQ(asked, std::vector<std::int64_t>{
+                         plan_launch(packed_, kSharedBytes, kMultiprocessors).workspace_bytes()});
     EXPECT_EQ(static_cast<void*>(driver().launches.back().params.work_items), memory);
     expect_message(
         [&] {
@@ -223,21 +223,11 @@ TEST_F(CudaForwardTest, TriesAgainAfterAKernelFailedToLoad) {
   });
 }
 
-TEST_F(CudaForwardTest, RunsMoreBlocksThanAGridHolds) {
+TEST_F(CudaForwardTest, RunsNothingWhereThereIsNoWork) {
   in_a_process_of_its_own([&] {
-    dense_.batch = 10'000'000;
-    dense_.num_heads = dense_.num_heads_k = 64;
-    const std::int64_t blocks = plan_launch(dense_, kSharedBytes).blocks;
-    ASSERT_GT(blocks, std::int64_t{INT32_MAX});
+    dense_.query.rows = 0;
     run(dense_);
-    std::int64_t next = 0;
-    for (const auto& launch : driver().launches) {
-      EXPECT_EQ(launch.params.first_block, next);
-      EXPECT_LE(launch.blocks, static_cast<unsigned int>(INT32_MAX));
-      next += launch.blocks;
-    }
-    EXPECT_EQ(next, blocks);
-    EXPECT_EQ(driver().launches.size(), static_cast<std::size_t>(blocks / INT32_MAX + 1));
+    EXPECT_TRUE(driver().launches.empty());
   });
 }
 
@@ -358,7 +348,8 @@ TEST_F(CudaForwardTest, TellsWhatIsThere) {
 TEST_F(CudaForwardTest, UsesCodeForAnOlderGpuOfTheSameKind) {
   in_a_process_of_its_own([&] {
     KernelCache::output(precompiled_.path())
-        .store(precompiled_key(plan_launch(packed_, kSharedBytes).config, Arch::parse("sm_80")),
+        .store(precompiled_key(plan_launch(packed_, kSharedBytes, kMultiprocessors).config,
+                               Arch::parse("sm_80")),
                "\177ELF", 1 << 30);
     const ScopedEnvironment none("PARAPET_NVRTC", "/nowhere/libnvrtc.so");
     driver().capability = 86;

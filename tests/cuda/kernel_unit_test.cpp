@@ -15,8 +15,10 @@ using kernels::ForwardConfig;
 
 TEST(KernelName, GoesBothWays) {
   EXPECT_EQ(kernel_name({}), "forward-bf16-d128");
-  for (const char* name : {"forward-bf16-d128", "forward-fp16-d8", "forward-bf16-d192x128-right",
-                           "forward-fp16-d64x256-left-right-softcap-packed-unaligned"}) {
+  for (const char* name :
+       {"forward-bf16-d128", "forward-fp16-d8", "forward-bf16-d192x128-right",
+        "forward-fp16-d64x256-left-right-softcap-packed-unaligned", "forward-bf16-d64-right-short",
+        "forward-bf16-d128-roomy", "forward-bf16-d128-right-roomy-short"}) {
     EXPECT_EQ(kernel_name(parse_kernel_name(name)), name);
   }
   const ForwardConfig config = parse_kernel_name("forward-fp16-d192x128-left-unaligned");

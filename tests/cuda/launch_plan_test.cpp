@@ -12,6 +12,7 @@ namespace {
 using plan::int64;
 
 constexpr int kSharedBytes = 228 * 1024;
+constexpr int kMultiprocessors = 24;
 
 class LaunchPlanTest : public ::testing::Test {
  protected:
@@ -38,7 +39,7 @@ class LaunchPlanTest : public ::testing::Test {
 
   void expect_refused(const std::string& part) const {
     try {
-      plan_launch(problem_, kSharedBytes);
+      plan_launch(problem_, kSharedBytes, kMultiprocessors);
       ADD_FAILURE() << "not refused: " << part;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kNotImplemented);
@@ -52,7 +53,7 @@ class LaunchPlanTest : public ::testing::Test {
 };
 
 TEST_F(LaunchPlanTest, CompilesInWhatTheCallNeedsAndNoMore) {
-  const kernels::ForwardConfig plain = plan_launch(problem_, kSharedBytes).config;
+  const kernels::ForwardConfig plain = plan_launch(problem_, kSharedBytes, kMultiprocessors).config;
   EXPECT_EQ(plain.element, kernels::Element::kBfloat16);
   EXPECT_EQ(plain.head_dim, 128);
   EXPECT_EQ(plain.head_dim_v, 64);
@@ -62,7 +63,7 @@ TEST_F(LaunchPlanTest, CompilesInWhatTheCallNeedsAndNoMore) {
   problem_.dtype = DType::kFloat16;
   problem_.band = {.left = 100, .right = 0};
   problem_.softcap = 20.0f;
-  const LaunchPlan all = plan_launch(problem_, kSharedBytes);
+  const LaunchPlan all = plan_launch(problem_, kSharedBytes, kMultiprocessors);
   EXPECT_EQ(all.config.element, kernels::Element::kFloat16);
   EXPECT_TRUE(all.config.left_edge && all.config.right_edge && all.config.softcap);
   EXPECT_EQ(all.params.band_left, 100);
@@ -73,7 +74,7 @@ TEST_F(LaunchPlanTest, CompilesInWhatTheCallNeedsAndNoMore) {
 
 TEST_F(LaunchPlanTest, TreatsAReachBeyondAnyRowAsNone) {
   problem_.band = {.left = plan::kUnlimited, .right = kernels::kMaxRows};
-  const LaunchPlan plan = plan_launch(problem_, kSharedBytes);
+  const LaunchPlan plan = plan_launch(problem_, kSharedBytes, kMultiprocessors);
   EXPECT_FALSE(plan.config.left_edge || plan.config.right_edge);
   EXPECT_EQ(plan.params.band_left, kernels::kMaxRows);
   EXPECT_EQ(plan.params.band_right, kernels::kMaxRows);
@@ -91,7 +92,7 @@ TEST_F(LaunchPlanTest, SeesEveryUnalignedAddressAndStride) {
   const auto changed = [&](api::Operand api::Problem::*operand, const Change& change) {
     api::Problem problem = problem_;
     change(problem.*operand);
-    return plan_launch(problem, kSharedBytes).config.aligned;
+    return plan_launch(problem, kSharedBytes, kMultiprocessors).config.aligned;
   };
   for (const auto operand :
        {&api::Problem::q, &api::Problem::k, &api::Problem::v, &api::Problem::out}) {
@@ -100,10 +101,12 @@ TEST_F(LaunchPlanTest, SeesEveryUnalignedAddressAndStride) {
   }
 }
 
-TEST_F(LaunchPlanTest, CountsABlockForEachTileOfEachHead) {
-  const LaunchPlan dense = plan_launch(problem_, kSharedBytes);
-  const int64 tiles = plan::ceil_div(1000, dense.params.query_tile);
-  EXPECT_EQ(dense.blocks, 2 * tiles * 8);
+TEST_F(LaunchPlanTest, RunsAsManyBlocksAsThereIsWorkOrRoom) {
+  const LaunchPlan dense = plan_launch(problem_, kSharedBytes, kMultiprocessors);
+  const int64 units = 2 * plan::ceil_div(1000, dense.params.unit_rows) * 8;
+  EXPECT_EQ(dense.blocks, kMultiprocessors);
+  EXPECT_LT(dense.blocks, units);
+  EXPECT_EQ(plan_launch(problem_, kSharedBytes, 1000).blocks, units);
   EXPECT_FALSE(dense.uses_work_list());
   EXPECT_EQ(dense.workspace_bytes(), 0);
 }
@@ -112,7 +115,7 @@ TEST_F(LaunchPlanTest, ListsTheWorkWhereAnyLengthIsOnTheGpu) {
   const auto uses = [&](const std::function<void(api::Problem&)>& change) {
     api::Problem problem = problem_;
     change(problem);
-    LaunchPlan plan = plan_launch(problem, kSharedBytes);
+    LaunchPlan plan = plan_launch(problem, kSharedBytes, kMultiprocessors);
     if (plan.uses_work_list()) {
       std::vector<char> memory(static_cast<std::size_t>(plan.workspace_bytes()));
       plan.set_workspace(memory.data());
@@ -132,14 +135,14 @@ TEST_F(LaunchPlanTest, ListsTheWorkWhereAnyLengthIsOnTheGpu) {
 
 TEST_F(LaunchPlanTest, PacksHeadsWhereSegmentsAreShort) {
   problem_.num_heads_k = 2;
-  EXPECT_FALSE(plan_launch(problem_, kSharedBytes).config.packed_heads);
+  EXPECT_FALSE(plan_launch(problem_, kSharedBytes, kMultiprocessors).config.packed_heads);
   problem_.query.rows = 1;
-  const LaunchPlan decode = plan_launch(problem_, kSharedBytes);
+  const LaunchPlan decode = plan_launch(problem_, kSharedBytes, kMultiprocessors);
   EXPECT_TRUE(decode.config.packed_heads);
   EXPECT_EQ(decode.params.heads_per_tile, 4);
   EXPECT_EQ(decode.blocks, 2 * 2);
   problem_.num_heads_k = 8;
-  EXPECT_FALSE(plan_launch(problem_, kSharedBytes).config.packed_heads);
+  EXPECT_FALSE(plan_launch(problem_, kSharedBytes, kMultiprocessors).config.packed_heads);
 }
 
 TEST_F(LaunchPlanTest, RefusesWhatTheKernelsCannotRun) {
@@ -160,7 +163,7 @@ TEST_F(LaunchPlanTest, RefusesWhatTheKernelsCannotRun) {
   expect_refused("num_splits: expected 0 or 1 on a GPU, found 4");
   problem_ = good;
   problem_.batch = 1'000'000'000;
-  expect_refused("query tiles");
+  expect_refused("pieces of 256 rows");
 }
 
 }  // namespace

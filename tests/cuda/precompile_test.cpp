@@ -45,7 +45,7 @@ TEST(Precompile, ServesCallsWithoutACompiler) {
     EXPECT_GT(report.registers, 0);
     EXPECT_EQ(report.local_bytes, 0) << "registers spill on " << report.arch;
     EXPECT_GT(report.shared_bytes, 0);
-    EXPECT_LE(report.shared_bytes, kernels::kMaxSharedBytes);
+    EXPECT_LE(report.shared_bytes, kernels::kSharedBytesPerSm - kernels::kReservedSharedBytes);
     EXPECT_GT(report.image_bytes, 1000);
     EXPECT_GT(report.seconds, 0.0);
   }

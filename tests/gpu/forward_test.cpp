@@ -106,7 +106,8 @@ class Kernels : public ::testing::Environment {
     std::map<std::string, kernels::ForwardConfig> configs;
     for (const CallSpec& spec : grid()) {
       const auto config =
-          cuda::plan_launch(HostCall(spec, 1).problem(), gpu.shared_bytes_per_multiprocessor)
+          cuda::plan_launch(HostCall(spec, 1).problem(), gpu.shared_bytes_per_multiprocessor,
+                            gpu.num_multiprocessors)
               .config;
       configs.emplace(cuda::kernel_name(config), config);
     }

@@ -2,49 +2,51 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
-#include <utility>
+#include <vector>
 
 namespace parapet::kernels {
 namespace {
 
-TEST(PlaceTile, GivesEachTileOfEachSlotToOneBlock) {
-  for (int64 tiles = 1; tiles < 6; ++tiles)
-    for (int64 slots = 1; slots < 8; ++slots)
-      for (int64 group = 1; group <= slots; ++group) {
-        std::set<std::pair<int64, int64>> places;
-        for (int64 index = 0; index < tiles * slots; ++index) {
-          const TilePlace place = place_tile(index, tiles, slots, group);
-          EXPECT_GE(place.slot, 0);
-          EXPECT_LT(place.slot, slots);
-          EXPECT_GE(place.tile, 0);
-          EXPECT_LT(place.tile, tiles);
-          places.emplace(place.slot, place.tile);
-        }
-        EXPECT_EQ(places.size(), static_cast<std::size_t>(tiles * slots));
-      }
-}
-
-TEST(PlaceTile, RunsTheLongTilesOfAGroupFirst) {
-  constexpr int64 kTiles = 5, kSlots = 7, kGroup = 3;
-  for (int64 index = 1; index < kTiles * kSlots; ++index) {
-    const TilePlace before = place_tile(index - 1, kTiles, kSlots, kGroup);
-    const TilePlace place = place_tile(index, kTiles, kSlots, kGroup);
-    EXPECT_LE(before.slot / kGroup, place.slot / kGroup);
-    if (before.slot / kGroup == place.slot / kGroup) {
-      EXPECT_GE(before.tile, place.tile);
-    }
+TEST(UnitOfRound, GivesEachUnitToOneBlock) {
+  for (int blocks = 1; blocks < 9; ++blocks) {
+    constexpr int kRounds = 5;
+    std::vector<int> times(static_cast<std::size_t>(kRounds * blocks));
+    for (int block = 0; block < blocks; ++block)
+      for (int round = 0; round < kRounds; ++round)
+        ++times.at(static_cast<std::size_t>(unit_of_round(round, block, blocks)));
+    EXPECT_EQ(times, std::vector<int>(times.size(), 1));
   }
 }
 
-TEST(SlotsPerGroup, IsBetweenOneKeyHeadAndAllSlots) {
-  for (const int64 key_rows : {int64{0}, int64{1}, int64{4096}, int64{kMaxRows}})
-    for (const int64 key_heads : {1, 4, 8}) {
-      const int64 group = slots_per_group(32, key_heads, key_rows, 512);
-      EXPECT_GE(group, 32 / key_heads);
-      EXPECT_LE(group, 32);
+TEST(UnitOfRound, GivesEachBlockAsMuchWhereUnitsGetShorter) {
+  constexpr int kBlocks = 7, kRounds = 6;
+  for (int block = 0; block < kBlocks; ++block) {
+    int sum = 0;
+    for (int round = 0; round < kRounds; ++round) sum += unit_of_round(round, block, kBlocks);
+    EXPECT_EQ(sum, kRounds * (kRounds * kBlocks - 1) / 2);
+  }
+}
+
+TEST(RowsOfUnit, CoverEachTileOnce) {
+  for (const bool paired : {false, true}) {
+    const BlockShape shape{.query_tile = 16, .heads_per_tile = 1, .paired = paired};
+    for (int rows = 1; rows < 200; ++rows) {
+      const int tiles = (rows + 15) / 16, units = paired ? (tiles + 1) / 2 : tiles;
+      std::vector<int> times(static_cast<std::size_t>(tiles));
+      for (int unit = 0; unit < units; ++unit) {
+        const UnitRows first = rows_of_unit(unit, rows, shape);
+        EXPECT_EQ(first.first_row % 16, 0);
+        ++times.at(static_cast<std::size_t>(first.first_row / 16));
+        if (first.short_row >= 0) {
+          EXPECT_TRUE(paired);
+          EXPECT_LT(first.short_row, first.first_row);
+          EXPECT_EQ(first.first_row + first.short_row, (tiles - 1) * 16);  // equally long
+          ++times.at(static_cast<std::size_t>(first.short_row / 16));
+        }
+      }
+      EXPECT_EQ(times, std::vector<int>(times.size(), 1));
     }
-  EXPECT_EQ(slots_per_group(64, 64, 4096, 512), kGroupBytes / (4096 * 512));
+  }
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ WorkList make_list(const Lengths& lengths) {
   params.batch = lengths.batch;
   params.rows_q = lengths.rows_q;
   params.rows_k = lengths.rows_k;
-  params.query_tile = kQueryTile;
+  params.unit_rows = kQueryTile;
   params.heads_per_tile = lengths.heads_per_tile;
   emulate::launch({.threads = kWorkListThreads, .shared_bytes = kWorkListSharedBytes},
                   [&] { make_work_list(params); });
@@ -67,8 +67,8 @@ void check_list(const Lengths& lengths, const WorkList& list) {
   for (std::size_t i = 0; i < list.items.size(); ++i) {
     const WorkItem& item = list.items[i];
     const int tiles = (item.query_rows * lengths.heads_per_tile + kQueryTile - 1) / kQueryTile;
-    EXPECT_LE(item.first_tile, static_cast<int>(i));
-    EXPECT_GT(item.first_tile + tiles, static_cast<int>(i));
+    EXPECT_LE(item.first_unit, static_cast<int>(i));
+    EXPECT_GT(item.first_unit + tiles, static_cast<int>(i));
     EXPECT_GE(item.query_begin, 0);
     EXPECT_LE(item.query_begin + item.query_rows, lengths.rows_q);
     EXPECT_GE(item.query_used, 0);
@@ -79,7 +79,7 @@ void check_list(const Lengths& lengths, const WorkList& list) {
     if (i > 0) {
       EXPECT_GE(bucket_of(item.key_rows), bucket_of(list.items[i - 1].key_rows));
     }
-    if (lengths.cu_seqlens_q && item.first_tile == static_cast<int>(i))
+    if (lengths.cu_seqlens_q && item.first_unit == static_cast<int>(i))
       for (int row = 0; row < item.query_rows; ++row)
         ++owners[static_cast<std::size_t>(item.query_begin + row)];
   }

@@ -12,9 +12,11 @@ INSTRUCTION void barrier_init(u32 barrier, u32 count SITE)
     PTX(asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count)
                      : "memory"););
 
-// mbarrier.arrive: releases what this thread wrote before.
-INSTRUCTION void barrier_arrive(u32 barrier SITE)
-    PTX(asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(barrier)
+// mbarrier.arrive: releases what this thread wrote before. Only where `arrives`.
+INSTRUCTION void barrier_arrive(u32 barrier, bool arrives SITE)
+    PTX(asm volatile("{ .reg .b64 state; .reg .pred p; setp.ne.u32 p, %1, 0;"
+                     "  @p mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(barrier),
+                     "r"(static_cast<u32>(arrives))
                      : "memory"););
 
 // cp.async.mbarrier.arrive.noinc: arrives once this thread's copies so far have landed.

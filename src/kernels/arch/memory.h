@@ -95,6 +95,12 @@ INSTRUCTION Unit load_global_unit(const void* from SITE)
                              : "memory");
         return x;);
 
+// ld.global.v2.u32: 8-byte aligned; when !valid, reads nothing and returns zeros. In C++, so that
+// the compiler can put constant offsets into the instruction.
+INSTRUCTION HalfUnit load_global_half_unit(const void* from, bool valid SITE)
+    PTX(__builtin_assume(__isGlobal(from)); HalfUnit x{};
+        if (valid) x = *static_cast<const HalfUnit*>(from); return x;);
+
 // st.global.u16
 INSTRUCTION void store_global_u16(void* to, u16 x SITE)
     PTX(asm volatile("st.global.u16 [%0], %1;" ::"l"(to), "h"(x)
@@ -109,6 +115,14 @@ INSTRUCTION void store_global_u32(void* to, u32 x SITE)
 INSTRUCTION void store_global_float(void* to, float x SITE)
     PTX(asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(x)
                      : "memory"););
+
+// st.global.v2.u32: 8-byte aligned. In C++ for the same reason.
+INSTRUCTION void store_global_half_unit(void* to, HalfUnit x SITE)
+    PTX(__builtin_assume(__isGlobal(to)); *static_cast<HalfUnit*>(to) = x;);
+
+// prefetch.global.L2
+INSTRUCTION void prefetch(const void* from SITE)
+    PTX(asm volatile("prefetch.global.L2 [%0];" ::"l"(from)););
 
 // st.global.v4.u32: 16-byte aligned
 INSTRUCTION void store_global_unit(void* to, Unit x SITE)

@@ -51,5 +51,8 @@ inline constexpr float kInfinity = __builtin_bit_cast(float, 0x7f800000);
 struct alignas(16) Unit {
   u32 word[4];
 };
+struct alignas(8) HalfUnit {
+  u32 word[2];
+};
 
 }  // namespace parapet::kernels::arch

@@ -15,8 +15,24 @@ INSTRUCTION u32 thread_index_again() PTX(u32 index; asm volatile("mov.u32 %0, %%
                                                                  : "=r"(index));
                                          return index;);
 
+// mov.b32: the same number, but the compiler does not know that: what is computed from it is not
+// moved out of a loop, where it would take a register.
+INSTRUCTION int opaque(int x) PTX(int y; asm volatile("mov.b32 %0, %1;"
+                                                      : "=r"(y)
+                                                      : "r"(x));
+                                  return y;);
+
+// The same of a pointer.
+INSTRUCTION const void* opaque(const void* x) PTX(const void* y; asm volatile("mov.b64 %0, %1;"
+                                                                              : "=l"(y)
+                                                                              : "l"(x));
+                                                  return y;);
+
 // %ctaid.x
 INSTRUCTION u32 block_index() PTX(return blockIdx.x;);
+
+// %nctaid.x
+INSTRUCTION u32 block_count() PTX(return gridDim.x;);
 
 // barrier.sync: all threads of the block meet; orders memory.
 INSTRUCTION void sync_block(ONLY_SITE) PTX(asm volatile("barrier.sync.aligned 0;" ::: "memory"););
@@ -37,6 +53,9 @@ INSTRUCTION int uniform(int x SITE) PTX(int y; asm volatile("redux.sync.max.s32 
 
 // shfl.sync.bfly
 INSTRUCTION float shuffle_xor(float x, u32 mask SITE) PTX(return __shfl_xor_sync(~0u, x, mask););
+
+// shfl.sync.bfly
+INSTRUCTION u32 shuffle_xor(u32 x, u32 mask SITE) PTX(return __shfl_xor_sync(~0u, x, mask););
 
 // shfl.sync.up: the value of lane - distance, or the lane's own where there is none.
 INSTRUCTION int shuffle_up(int x, u32 distance SITE) PTX(return __shfl_up_sync(~0u, x, distance););

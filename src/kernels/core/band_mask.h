@@ -36,6 +36,10 @@ struct BandMask {
   PARAPET_HOST_DEVICE constexpr KeyRange of_rows(int first, int last) const {
     return {of_row(first).begin, of_row(last).end};
   }
+  // The keys that every row in [first, last] sees; the end may lie before the begin.
+  PARAPET_HOST_DEVICE constexpr KeyRange seen_by_all(int first, int last) const {
+    return {of_row(last).begin, of_row(first).end};
+  }
   // Whether an edge hides a key in [begin, end) from some row in [first, last]. Without a minimum
   // or a maximum, which the uniform registers lack.
   PARAPET_HOST_DEVICE constexpr bool cuts(int first, int last, int begin, int end) const {

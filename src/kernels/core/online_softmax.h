@@ -67,7 +67,7 @@ DEVICE RowResult finish_row(float sum, float neg_reference, float sink) {
   if (top == -arch::kInfinity) return {0.0f, -arch::kInfinity};
   const float factor = arch::exp2_approx(reference - top);
   const float total = sum * factor + arch::exp2_approx(sink - top);
-  return {factor / total, (top + arch::log2_approx(total)) * kLn2};
+  return {factor * arch::reciprocal_approx(total), (top + arch::log2_approx(total)) * kLn2};
 }
 
 }  // namespace parapet::kernels

@@ -8,11 +8,11 @@
 namespace parapet::kernels {
 
 // Rows of one segment: what a block must know before it computes an address. The work list holds
-// one for each query tile, made on the device from lengths that nobody vouches for
+// one for each unit of work, made on the device from lengths that nobody vouches for
 // (core/work_list.h).
 struct WorkItem {
   int segment;      // batch entry
-  int first_tile;   // the work list's index of the segment's first tile
+  int first_unit;   // the work list's index of the segment's first unit
   int query_begin;  // first row in q and out
   int query_rows;   // rows that the segment owns; those from query_used on are written as zeros
   int query_used;
@@ -53,7 +53,7 @@ struct ForwardParams {
 
   // Null where all segments have the same, known lengths: dense tensors without seqused.
   WorkItem* work_items;
-  int* work_count;  // query tiles in work_items
+  int* work_count;  // units in work_items
   Status* status;   // the caller sets it to zero; null where work_items is
 
   long long q_batch_stride;
@@ -72,10 +72,6 @@ struct ForwardParams {
   long long lse_row_stride;
   long long lse_head_stride;
   long long sink_stride;
-
-  // A launch runs the blocks first_block, first_block + 1, ...: more than a grid holds take
-  // several.
-  long long first_block;
 
   int batch;
   int num_heads;
@@ -96,9 +92,10 @@ struct ForwardParams {
   float score_scale;
   float softcap_scale;
 
-  // The shape that the work list is cut for: query rows a tile, and query heads that share one (1,
-  // or num_heads / num_heads_k where heads are packed; then rows_q times that is at most kMaxRows).
-  int query_tile;
+  // What a unit of work covers (core/block_work.h): so many rows, and so many query heads that
+  // share them (1, or num_heads / num_heads_k where heads are packed; then rows_q times that is at
+  // most kMaxRows). There are at most kMaxRows units, times the heads or key heads.
+  int unit_rows;
   int heads_per_tile;
 };
 

@@ -19,7 +19,7 @@ struct BlockRows {
   DEVICE int query(int row) const { return row / heads(); }
   DEVICE int head(int row) const { return slot * heads() + row % heads(); }
   DEVICE int key_head() const {
-    return kPackedHeads ? slot : slot / (params.num_heads / params.num_heads_k);
+    return kPackedHeads ? slot : slot / (arch::opaque(params.num_heads) / params.num_heads_k);
   }
 
   // How many tile rows belong to queries that are used, and to queries that are written.
@@ -52,7 +52,7 @@ struct BlockRows {
 
   // The sink of a row's head in powers of two; -infinity where there is none.
   DEVICE float sink(int row) const {
-    if (params.sink == nullptr) return -arch::kInfinity;
+    if (arch::opaque(params.sink) == nullptr) return -arch::kInfinity;
     const long long at = head(row) * params.sink_stride;
     if (params.sink_type == kSinkFloat32)
       return kLog2E * arch::load_global_float(static_cast<const float*>(params.sink) + at);
@@ -64,8 +64,8 @@ struct BlockRows {
  private:
   DEVICE long long offset(int row, long long batch_stride, long long row_stride,
                           long long head_stride) const {
-    return item.segment * batch_stride + (item.query_begin + query(row)) * row_stride +
-           head(row) * head_stride;
+    const long long first = item.segment * batch_stride + item.query_begin * row_stride;
+    return first + head(row) * head_stride + query(row) * row_stride;
   }
 };
 

@@ -14,34 +14,17 @@ using arch::u64;
 
 inline constexpr int kUnitElements = 8;
 
-// Unit `unit` of row `row`. Within each 128-byte line of a row units are permuted by the row, so
-// that eight consecutive aligned rows of one unit, what a matrix load reads at a time, cover all
-// banks.
+// Unit `unit` of row `row`. Rows are an odd number of units apart, so that eight rows' units of one
+// column, what a matrix load reads at a time, cover all banks.
 template <int kRowBytes>
 DEVICE u32 shared_at(int row, int unit) {
-  const int permuted = unit ^ (row & 7) ^ ((row >> 3) & 1);
-  return static_cast<u32>(row * kRowBytes + permuted * 16);
-}
-
-// Keys are stored with bit 3 of the key and bit 0 of the unit exchanged. The lane mapping that
-// reads values and queries then yields both halves of a matrix operand in consecutive registers, so
-// that one set of lane offsets serves all three.
-template <int kRowBytes>
-DEVICE u32 shared_key_at(int key, int unit) {
-  return shared_at<kRowBytes>((key & ~8) | (unit & 1) << 3, (unit & ~1) | ((key >> 3) & 1));
+  static_assert(kRowBytes % 32 == 16);
+  return static_cast<u32>(row * kRowBytes + unit * 16);
 }
 
 // Two elements from any 2-byte aligned address.
 DEVICE u32 load_unaligned_pair(const char* from) {
   return arch::load_global_u16(from) | static_cast<u32>(arch::load_global_u16(from + 2)) << 16;
-}
-
-DEVICE void store_unaligned_unit(char* to, arch::Unit unit) {
-  UNROLL
-  for (int i = 0; i < 4; ++i) {
-    arch::store_global_u16(to + 4 * i, static_cast<arch::u16>(unit.word[i]));
-    arch::store_global_u16(to + 4 * i + 2, static_cast<arch::u16>(unit.word[i] >> 16));
-  }
 }
 
 // One unit to shared memory; zeros, and no read, when !valid. Aligned units are copied
@@ -64,12 +47,29 @@ DEVICE void copy_unit(u32 to, const char* from, bool valid) {
   }
 }
 
+// Half a unit of a row in registers; zeros, and no read, when !valid.
 template <bool kAligned>
-DEVICE void store_unit(char* to, arch::Unit unit) {
-  if constexpr (kAligned)
-    arch::store_global_unit(to, unit);
-  else
-    store_unaligned_unit(to, unit);
+DEVICE arch::HalfUnit load_half_unit(const char* from, bool valid) {
+  if constexpr (kAligned) {
+    return arch::load_global_half_unit(from, valid);
+  } else {
+    arch::HalfUnit half{};
+    if (valid) half = {load_unaligned_pair(from), load_unaligned_pair(from + 4)};
+    return half;
+  }
+}
+
+template <bool kAligned>
+DEVICE void store_half_unit(char* to, arch::HalfUnit half) {
+  if constexpr (kAligned) {
+    arch::store_global_half_unit(to, half);
+  } else {
+    UNROLL
+    for (int i = 0; i < 2; ++i) {
+      arch::store_global_u16(to + 4 * i, static_cast<arch::u16>(half.word[i]));
+      arch::store_global_u16(to + 4 * i + 2, static_cast<arch::u16>(half.word[i] >> 16));
+    }
+  }
 }
 
 // Arrives at a barrier once this thread's units so far are in shared memory.
@@ -78,7 +78,7 @@ DEVICE void arrive_after_copies(u32 barrier) {
   if constexpr (kAligned)
     arch::barrier_arrive_after_copies(barrier);
   else
-    arch::barrier_arrive(barrier);
+    arch::barrier_arrive(barrier, true);
 }
 
 }  // namespace parapet::kernels

@@ -119,7 +119,7 @@ static_assert(bucket_of(kMaxRows) >= 0 && bucket_of(0) == kBuckets - 1);
 
 DEVICE int query_tiles(const ForwardParams& params, const WorkItem& item) {
   const int64 rows = int64{item.query_rows} * params.heads_per_tile;
-  return static_cast<int>(plan::ceil_div(rows, params.query_tile));
+  return static_cast<int>(plan::ceil_div(rows, params.unit_rows));
 }
 
 // The block's shared memory: a u64, then an int for each warp, then an int for each bucket.
@@ -213,10 +213,10 @@ DEVICE void make_work_list(const ForwardParams& params) {
   // Segments of one bucket come in any order: what a tile computes does not depend on it.
   share.visit(params, bad, [&](WorkItem item) {
     const int count = query_tiles(params, item);
-    item.first_tile = static_cast<int>(
+    item.first_unit = static_cast<int>(
         arch::add_shared(memory.bucket(bucket_of(item.key_rows)), static_cast<u32>(count)));
     for (int tile = 0; tile < count; ++tile)
-      store_item(params.work_items + item.first_tile + tile, item);
+      store_item(params.work_items + item.first_unit + tile, item);
   });
 
   if (thread == 0) {

@@ -33,11 +33,8 @@ struct Tile {
   static constexpr int kTileBytes = kKeyTile * kRowBytes;
   static constexpr int kStageBytes = stage_bytes(kConfig);
   static constexpr int kChunkBytes = kChunk * kRowBytes;
-  static constexpr int kQueriesAt = early_stages(kConfig) * kStageBytes;
-  static constexpr int kWorkAt = ring_bytes(kConfig);
-  static constexpr int kLeaksAt = kWorkAt + kWorkBytes;
-  static constexpr int kBarriersAt = kLeaksAt + kShape.warps * 4;
-  static constexpr int kQueryBarrierAt = kBarriersAt + 2 * kShape.stages * 8;
+  static constexpr int kNotesAt = ring_bytes(kConfig);
+  static constexpr int kBarriersAt = kNotesAt + kShape.warps * kNotesBytes;
 
   // How many accesses cover a row of `head_dim` elements when `threads` threads take a unit each.
   PARAPET_HOST_DEVICE static constexpr int lines(int head_dim, int threads) {
@@ -45,8 +42,7 @@ struct Tile {
   }
 
   static_assert(supports_head_dim(kConfig.head_dim) && supports_head_dim(kConfig.head_dim_v));
-  static_assert(forward_shared_bytes(kConfig) <= kMaxSharedBytes);
-  static_assert(kShape.warps % 2 == 0);  // aligns the barriers
+  static_assert(forward_shared_bytes(kConfig) + kReservedSharedBytes <= kRoomySharedBytesPerSm);
   static_assert(kChunk % 16 == 0 && (!kPipelined || kChunks % 2 == 0));
 };
 
