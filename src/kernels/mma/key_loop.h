@@ -68,7 +68,7 @@ struct KeyLoop {
     }
     warp.raise(exponents);
   }
-  // Without a branch of its own. NaN is no small exponent.
+  // Without a branch of its own: `|`.
   DEVICE bool needs_settling(const Scores& exponents, const Chunk& chunk) const {
     return (chunk.care != kNone) | !(warp.largest(exponents) <= kMaxGrowth);
   }

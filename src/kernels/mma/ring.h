@@ -43,14 +43,15 @@ struct Ring {
 
   const ForwardParams& params;
   u32 barriers;  // in shared memory: filled, then drained, of each stage
+
   // This thread's unit of the last rows that were copied. Stepping on only when the next are due
   // keeps a step from waiting for the copy that reads the registers it writes.
   const char* key = nullptr;
   const char* value = nullptr;
   u32 to_key = 0;
   u32 to_value = 0;
-  int rows_left =
-      0;  // rows that exist from the next chunk's first on, less this thread's row in it
+  // Rows that exist from the next chunk's first on, less this thread's row in it.
+  int rows_left = 0;
   int stage = 0;
 
   DEVICE u32 filled(int of_stage) const { return barriers + of_stage * 8; }
