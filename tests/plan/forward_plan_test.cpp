@@ -1,6 +1,5 @@
 #include "plan/forward_plan.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "parapet/error.h"
@@ -79,8 +78,9 @@ TEST(ForwardPlanTest, TextSummarisesManySegments) {
   shape.tile_rows = shape.tile_keys = 16;
   for (int64 i = 0; i < 5000; ++i) shape.segments.push_back({i % 40, i % 40});
   const std::string text = plan_forward(shape).text();
-  EXPECT_THAT(text, testing::HasSubstr("5000 segments"));
-  EXPECT_THAT(text, testing::HasSubstr("28 more pairs of lengths"));
+  for (const char* part : {"5000 segments", "28 more pairs of lengths"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " is not in:\n" << text;
+  }
 }
 
 TEST(ForwardPlanTest, WorkBeyondCountingIsRefused) {
