@@ -347,7 +347,7 @@ Command add_demo(CLI::App& program) {
   app->add_option("--heads", options->heads,
                   "How many of the call's heads (default: what takes about ten seconds here, on a "
                   "GPU all)")
-      ->check(CLI::PositiveNumber.description(""))
+      ->check(CLI::Range(std::int64_t{1}, kMaxCount).description(""))
       ->type_name("N");
   add_threads(*app, options->threads);
   app->add_flag("--json", options->json, "Print JSON");

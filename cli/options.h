@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ inline constexpr const char* kExitCodes =
 
 inline constexpr const char* kWorkloadHelp = "A workload: a file, or one of the names below";
 inline constexpr const char* kRowsHelp = "Cases of the workload, from 0: 0,2,5-7 (default: all)";
+
+// The most that an option that counts something may say.
+inline constexpr std::int64_t kMaxCount = INT32_MAX;
 
 // The same for a command that takes workloads: lists their names.
 std::string workload_footer();

@@ -283,7 +283,7 @@ Command add_replay(CLI::App& program) {
   app->add_option("--rows", options->rows,
                   "Check N random rows of each segment in some heads, with its first and last\n"
                   "(default: all rows of a small call, 4 of a large one)")
-      ->check(CLI::NonNegativeNumber.description(""))
+      ->check(CLI::Range(std::int64_t{0}, kMaxCount).description(""))
       ->type_name("N")
       ->excludes(all);
   app->add_option("--save", options->save, "Write the call with the computed result to this file")

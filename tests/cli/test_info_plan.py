@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -29,7 +30,7 @@ def test_info_json(program: Program) -> None:
     assert cpu["threads"] >= 1
     assert cpu["memory_available_bytes"] > 0
     assert all(cache["bytes"] > 0 for cache in cpu["caches"])
-    assert program.run("info", env={"OMP_NUM_THREADS": "1"}).stdout.count("threads    1\n") == 1
+    assert re.search(r"threads +1\n", program.run("info", env={"OMP_NUM_THREADS": "1"}).stdout)
 
 
 def test_nvrtc_beside_the_package(program: Program, program_path: Path, tmp_path: Path) -> None:

@@ -285,6 +285,19 @@ def test_a_file_that_claims_more_than_the_memory(program: Program, file: Path) -
     assert "out needs " in program.error("replay", file)
 
 
+def test_no_more_rows_than_there_are(program: Program, file: Path) -> None:
+    write_capture(file, dense())
+    assert program.json("replay", file, "--rows", "2000000000")["computed"]["rows"] == 2 * 4 * 5
+    assert "not in range 0 to 2147483647" in program.error("replay", file, "--rows", "-1")
+
+
+@pytest.mark.parametrize("key", ["function", "framework", "parapet"])
+def test_text_that_controls_a_terminal(program: Program, file: Path, key: str) -> None:
+    write_capture(file, dense(), **{key: "\x1b[31m\n"})
+    error = program.error("replay", file)
+    assert f"__metadata__.parapet.{key}: expected text without control characters" in error
+
+
 def test_special_files(program: Program) -> None:
     os.mkfifo(program.directory / "pipe")
     assert "pipe: not a regular file" in program.error("replay", "pipe")

@@ -74,7 +74,7 @@ TEST(Capture, WhatIsWrittenIsReadBack) {
                   .lse = Tensor(DType::kFloat32, {4, 5}),
                   .parapet = "0.1.0",
                   .function = "f",
-                  .framework = "a \"b\"\n"};
+                  .framework = "a \"b\" \\"};
   written.call.seqused_k = int32_tensor(std::vector<std::int32_t>{1, 2});
   written.call.options.num_splits = 3;
   fill_normal(*written.out, 2);

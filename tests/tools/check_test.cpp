@@ -145,6 +145,12 @@ TEST_P(CheckTest, SamplesHoldFirstAndLastRows) {
   }
 }
 
+TEST_P(CheckTest, NoMoreRowsAreSampledThanThereAre) {
+  const std::vector<RowId> all = all_rows(problem_);
+  EXPECT_EQ(sample_rows(problem_, INT64_MAX, INT64_MAX, 1), all);
+  EXPECT_EQ(sample_rows(problem_, 9, problem_.num_heads, 1), all);
+}
+
 TEST_P(CheckTest, DifferencesOfTwoResults) {
   Result other = call_.make_result();
   std::memcpy(other.out.bytes().data(), result_.out.bytes().data(), other.out.bytes().size());

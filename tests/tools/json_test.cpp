@@ -54,7 +54,7 @@ class NodeTest : public ::testing::Test {
 
   Json json_ = parse_json(R"({"int": 5, "negative": -1, "big": 18446744073709551615, "real": 2.0,
       "text": "t", "yes": true, "null": null, "list": [1, "x"], "object": {"inner": []},
-      "huge": 1e300, "tiny": -1e-300, "zero": 0.0, "odd\nkey": {"x": 1}})",
+      "huge": 1e300, "tiny": -1e-300, "zero": 0.0, "escape": "\u001b[31m", "odd\nkey": {"x": 1}})",
                           "f");
   Node top_{json_, "f"};
 };
@@ -84,6 +84,13 @@ TEST_F(NodeTest, OtherTypes) {
   expect_refused({"int: expected true or false, found 5"}, [&] { at("int").boolean(); });
   expect_refused({"int: expected a string"}, [&] { at("int").string(); });
   expect_refused({"object: expected an array, found an object"}, [&] { at("object").array(); });
+}
+
+TEST_F(NodeTest, LinesAreFitForATerminal) {
+  EXPECT_EQ(at("text").line(), "t");
+  expect_refused({R"(escape: expected text without control characters, found "\u001b[31m")"},
+                 [&] { at("escape").line(); });
+  expect_refused({"int: expected a string"}, [&] { at("int").line(); });
 }
 
 TEST_F(NodeTest, PathsNameThePlace) {

@@ -86,13 +86,13 @@ void read_metadata(const SafetensorsHeader& header, const std::string& file, Cap
   if (format.integer(0, std::numeric_limits<std::int64_t>::max()) != kFormat) {
     format.expected(fmt::format("{}, the format that this version reads", kFormat));
   }
-  const auto string_or_empty = [&](std::string_view key) {
+  const auto line_or_empty = [&](std::string_view key) {
     const auto value = node.find(key);
-    return value ? value->string() : std::string();
+    return value ? value->line() : std::string();
   };
-  capture.parapet = string_or_empty("parapet");
-  capture.function = string_or_empty("function");
-  capture.framework = string_or_empty("framework");
+  capture.parapet = line_or_empty("parapet");
+  capture.function = line_or_empty("function");
+  capture.framework = line_or_empty("framework");
   capture.call.options = read_options(node.at("options"));
 }
 

@@ -108,9 +108,9 @@ std::vector<RowId> sample_rows(const api::Problem& problem, int64 others, int64 
       const int64 head = heads == 1 ? 0 : i * (problem.num_heads - 1) / (heads - 1);
       ids.push_back({segment, head, 0});
       ids.push_back({segment, head, length - 1});
-      for (int64 n = 0; n < others; ++n) {
-        const auto row = static_cast<int64>(engine() % static_cast<std::uint64_t>(length));
-        ids.push_back({segment, head, row});
+      for (int64 n = 0; n < std::min(others, length); ++n) {
+        const auto random = static_cast<int64>(engine() % static_cast<std::uint64_t>(length));
+        ids.push_back({segment, head, others < length ? random : n});
       }
     }
   }

@@ -26,8 +26,8 @@ struct RowId {
 
 std::vector<RowId> all_rows(const api::Problem& problem);
 
-// Of each segment the first row, the last one and `others` random ones, for `heads` heads: the
-// first, the last, and others evenly between.
+// Of each segment the first row, the last one and `others` random ones (all, when it has no more),
+// for `heads` heads: the first, the last, and others evenly between.
 std::vector<RowId> sample_rows(const api::Problem& problem, int64 others, int64 heads,
                                std::uint64_t seed);
 

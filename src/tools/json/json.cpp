@@ -106,6 +106,15 @@ const std::string& Node::string() const {
   return value_->get_ref<const std::string&>();
 }
 
+const std::string& Node::line() const {
+  const std::string& text = string();
+  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  if (std::any_of(text.begin(), text.end(), is_control)) {
+    expected("text without control characters");
+  }
+  return text;
+}
+
 std::vector<Node> Node::array() const {
   if (!value_->is_array()) expected("an array");
   std::vector<Node> nodes;

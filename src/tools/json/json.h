@@ -41,6 +41,7 @@ class Node {
   float float32() const;  // finite as a float32, and zero only if it is
   bool boolean() const;
   const std::string& string() const;
+  const std::string& line() const;  // text that may go to a terminal: no control characters
   std::vector<Node> array() const;
 
   // The members of an object, in alphabetical order.

@@ -202,8 +202,8 @@ Workload parse_workload(std::string_view text, const std::string& file) {
 
   Workload workload;
   const auto name = top.find("name");
-  workload.name = name ? name->string() : std::filesystem::path(file).stem().string();
-  if (const auto source = top.find("source")) workload.source = source->string();
+  workload.name = name ? name->line() : std::filesystem::path(file).stem().string();
+  if (const auto source = top.find("source")) workload.source = source->line();
   if (const auto grid = top.find("grid")) {
     for (const Node& entry : grid->array()) {
       entry.allow_only(kCaseKeys);
