@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from parapet import _ffi
+from parapet._files import whole_or_absent
 from parapet._frameworks import Framework
 
 FORMAT = 1
@@ -70,10 +70,8 @@ def _write(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, str]) 
     from safetensors.numpy import save_file
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-        whole = Path(folder, path.name)
-        save_file(arrays, whole, metadata)
-        os.replace(whole, path)
+    with whole_or_absent(path) as written:
+        save_file(arrays, written, metadata)
 
 
 def _file_names(path: Path) -> Iterator[Path]:

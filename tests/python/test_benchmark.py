@@ -165,7 +165,11 @@ def test_rounds_that_were_disturbed_do_not_count():
 
 def test_overhead(tmp_path, capsys):
     file = tmp_path / "overhead.json"
+    file.write_text("an earlier file, which another name still has")
+    (tmp_path / "other").hardlink_to(file)
     assert run("--overhead", "--json", file) == 0
+    assert "an earlier file" in (tmp_path / "other").read_text()
+    assert len(list(tmp_path.iterdir())) == 2
     for entry in json.loads(file.read_text())["overhead"]:
         assert entry["overhead_us"] == entry["python_us"] - entry["kernel_us"]
     assert "packed" in capsys.readouterr().out

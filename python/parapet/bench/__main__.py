@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from parapet._files import whole_or_absent
 from parapet.bench import _gpu, _providers
 from parapet.bench._machine import Cpu, Machine
 from parapet.bench._measure import Measured, measure, ratio
@@ -146,7 +147,7 @@ def _bench(options: argparse.Namespace) -> int:
             "results": results,
             "skipped": skipped,
         }
-        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        _write_json(options.json, report)
     return 0
 
 
@@ -255,8 +256,13 @@ def _overhead(options: argparse.Namespace) -> int:
         print(f"{one.framework:12} {one.call:12}" + "".join(f" {us:7.2f} us" for us in times))
     if options.json:
         report = {"overhead": [one.to_json() for one in overheads]}
-        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        _write_json(options.json, report)
     return 0
+
+
+def _write_json(path: Path, report: Any) -> None:
+    with whole_or_absent(path) as written:
+        written.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
