@@ -83,7 +83,7 @@ def innermost_loops(instructions, labels):
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_there_are_kernels_for_each_gpu(arch):
-    kernels = {kernel for kernel, its_arch in KERNELS if its_arch == arch}
+    kernels = {kernel.replace("-roomy", "") for kernel, its_arch in KERNELS if its_arch == arch}
     for element in ("bf16", "fp16"):
         for d in (64, 96, 128, 192, 256):
             assert {f"forward-{element}-d{d}", f"forward-{element}-d{d}-right"} <= kernels
