@@ -19,8 +19,10 @@ void run_work_list(const ForwardParams& params);
 
 struct EmulatedRun {
   std::uint64_t seed = 1;
-  // Of the GPU: 0 has no room for the shapes for short segments.
-  int shared_bytes_per_sm = 0;
+  // Of the GPU: what shapes it has room for,
+  int shared_bytes_per_sm = kSmall;
+  // and with how many multiprocessors: blocks of a few do several units of work each.
+  int multiprocessors = 1 << 20;
   // Blocks for each one that the plan asks for.
   int grid_factor = 1;
   // Others than the product's.

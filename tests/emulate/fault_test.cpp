@@ -158,7 +158,7 @@ TEST(Deadlock, NamesWhoWaitsWhere) {
     const u32 barrier = arch::shared_memory();
     if (arch::thread_index() == 0) arch::barrier_init(barrier, arrivals);
     arch::sync_block();
-    arch::barrier_arrive(barrier);
+    arch::barrier_arrive(barrier, true);
     while (!arch::barrier_test(barrier, 0)) continue;
   };
   expect_no_fault([&] { wait(kThreads); });

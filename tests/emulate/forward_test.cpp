@@ -20,14 +20,13 @@ namespace {
 using Lengths = std::vector<std::int32_t>;
 
 constexpr std::uint64_t kSeeds = 2;
-constexpr int kLargeSharedMemory = 228 * 1024;  // selects the shapes for short segments
 
 // ---- All options --------------------------------------------------------------------------------
 
 struct EmulatedCase {
   const char* name;
   CallSpec spec;
-  int shared_bytes_per_sm = 0;
+  int shared_bytes_per_sm = kSmall;
 };
 
 void PrintTo(const EmulatedCase& c, std::ostream* out) {
@@ -47,26 +46,36 @@ const Lengths kKeys{160, 30, 0, 130};
 
 std::vector<EmulatedCase> cases() {
   constexpr DType kFp16 = DType::kFloat16;
+  const ForwardOptions window{.window_left = 20, .window_right = 30};
   return {
-      {"Piped", {.q_lens = kQueries, .k_lens = kKeys}},
-      {"PipedCausal", {.q_lens = {270, 0, 33}, .k_lens = {400, 8, 20}, .options = causal()}},
-      {"PipedEverything",
+      {"Pipelined", {.heads = 1, .heads_k = 1, .q_lens = {70}, .k_lens = {300}, .extra_rows = 900}},
+      {"PipelinedRoomy",
+       {.heads = 1, .heads_k = 1, .q_lens = {70}, .k_lens = {300}, .extra_rows = 900},
+       kRoomy},
+      {"Plain", {.q_lens = kQueries, .k_lens = kKeys}},
+      {"CausalManyKeys",
+       {.heads = 1,
+        .heads_k = 1,
+        .q_lens = {270},
+        .k_lens = {300},
+        .extra_rows = 1900,
+        .options = causal()}},
+      {"Causal",
+       {.heads = 2,
+        .heads_k = 1,
+        .q_lens = {141, 100, 20, 9},
+        .k_lens = kKeys,
+        .options = causal()},
+       kRoomy},
+      {"Everything",
        {.dtype = kFp16,
         .q_lens = kQueries,
         .k_lens = kKeys,
         .options = everything(),
         .sink = DType::kFloat32}},
-      {"Short", {.q_lens = kQueries, .k_lens = kKeys}, kLargeSharedMemory},
-      {"ShortCausal",
-       {.heads = 2,
-        .heads_k = 1,
-        .q_lens = {141, 100, 20, 9},
-        .k_lens = {160, 30, 0, 130},
-        .options = causal()},
-       kLargeSharedMemory},
       {"HeadDim8Dense",
        {.head_dim = 8, .head_dim_v = 8, .q_lens = {70, 70}, .k_lens = {200, 200}, .packed = false}},
-      {"HeadDim32Packed",
+      {"HeadDim32PackedHeads",
        {.dtype = kFp16,
         .head_dim = 32,
         .head_dim_v = 32,
@@ -74,38 +83,47 @@ std::vector<EmulatedCase> cases() {
         .heads_k = 2,
         .q_lens = {1, 0, 40, 3},
         .k_lens = {300, 7, 41, 0},
-        .sink = kFp16}},
-      {"HeadDim40Window",
+        .sink = kFp16},
+       kRoomy},
+      {"HeadDim40x72Window",
        {.dtype = kFp16,
         .head_dim = 40,
         .head_dim_v = 72,
         .q_lens = kQueries,
         .k_lens = kKeys,
-        .options = {.window_left = 20, .window_right = 30}}},
+        .options = window}},
       {"HeadDim96Left",
        {.head_dim = 96,
         .head_dim_v = 96,
         .q_lens = kQueries,
         .k_lens = kKeys,
-        .options = {.window_left = 10}}},
+        .options = {.window_left = 10}},
+       kRoomy},
       {"HeadDim128", {.head_dim = 128, .head_dim_v = 128, .q_lens = kQueries, .k_lens = kKeys}},
+      {"HeadDim128Roomy",
+       {.head_dim = 128, .head_dim_v = 128, .q_lens = kQueries, .k_lens = kKeys},
+       kRoomy},
+      {"HeadDim128CausalManyKeys",
+       {.head_dim = 128,
+        .head_dim_v = 128,
+        .heads = 1,
+        .heads_k = 1,
+        .q_lens = {270},
+        .k_lens = {300},
+        .extra_rows = 1900,
+        .options = causal(),
+        .order = Order::kHeadsFirst},
+       kRoomy},
       {"HeadDim128CausalUsed",
        {.head_dim = 128,
         .head_dim_v = 128,
-        .q_lens = {300, 0, 33},
-        .k_lens = {350, 100, 20},
+        .q_lens = {140, 0, 33},
+        .k_lens = {190, 100, 20},
         .packed = false,
         .options = causal(),
-        .order = Order::kHeadsFirst}},
-      {"HeadDim128ShortCausal",
-       {.head_dim = 128,
-        .head_dim_v = 128,
-        .q_lens = kQueries,
-        .k_lens = kKeys,
-        .extra_rows = 150,
-        .options = causal(),
-        .sink = DType::kBFloat16},
-       kLargeSharedMemory},
+        .sink = DType::kBFloat16,
+        .order = Order::kHeadsFirst},
+       kRoomy},
       {"HeadDim128CausalPackedHeads",
        {.head_dim = 128,
         .head_dim_v = 128,
@@ -113,8 +131,10 @@ std::vector<EmulatedCase> cases() {
         .heads_k = 1,
         .q_lens = {1, 17, 0, 3},
         .k_lens = {200, 17, 9, 33},
-        .options = causal()}},
-      {"HeadDim128UnalignedEverything",
+        .extra_rows = 50,
+        .options = causal()},
+       kRoomy},
+      {"HeadDim128x64UnalignedEverything",
        {.dtype = kFp16,
         .head_dim = 128,
         .head_dim_v = 64,
@@ -129,12 +149,19 @@ std::vector<EmulatedCase> cases() {
         .k_lens = kKeys,
         .options = causal(),
         .order = Order::kReversed}},
-      {"HeadDim256",
+      {"HeadDim256Causal",
        {.head_dim = 256,
         .head_dim_v = 256,
         .q_lens = {130, 7},
         .k_lens = {150, 33},
         .options = causal()}},
+      {"HeadDim256Roomy",
+       {.dtype = kFp16,
+        .head_dim = 256,
+        .head_dim_v = 256,
+        .q_lens = {130, 7},
+        .k_lens = {150, 33}},
+       kRoomy},
   };
 }
 
@@ -145,7 +172,9 @@ TEST_P(EmulatedForward, IsRightUnderAnySchedule) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const HostCall call(param.spec, seed);
     const kernels::Status status =
-        run_emulated(call, {.seed = seed, .shared_bytes_per_sm = param.shared_bytes_per_sm});
+        run_emulated(call, {.seed = seed,
+                            .shared_bytes_per_sm = param.shared_bytes_per_sm,
+                            .multiprocessors = seed % 2 == 0 ? 1 : 1 << 20});
     EXPECT_EQ(status.array, kernels::kNoArray);
     expect_right(call, "seed " + std::to_string(seed));
   }
@@ -268,7 +297,7 @@ struct CausalMod {
 };
 
 void forward_with_mod(const ForwardParams& params) {
-  kernels::forward_mma<usual({.head_dim = 64, .head_dim_v = 64}), CausalMod>(params);
+  kernels::forward_mma<shaped({.head_dim = 64, .head_dim_v = 64}, kSmall, kFew), CausalMod>(params);
 }
 
 TEST(EmulatedMod, SeesWhereItIs) {

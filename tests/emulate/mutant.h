@@ -7,6 +7,6 @@ namespace parapet::testing {
 
 // Which kernel is made wrong: a small and quick one that uses everything.
 inline constexpr ForwardConfig kMutantConfig =
-    for_short({.head_dim = 64, .head_dim_v = 64, .right_edge = true});
+    shaped({.head_dim = 64, .head_dim_v = 64, .right_edge = true}, kRoomy, kFew);
 
 }  // namespace parapet::testing

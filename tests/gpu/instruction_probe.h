@@ -21,7 +21,7 @@ inline constexpr int kProbeBlocks = 2;
 inline constexpr int kProbeThreads = 64;
 inline constexpr int kProbeSharedBytes = 8192;
 inline constexpr int kProbeInputs = 64;   // floats that every thread takes from its own place on
-inline constexpr int kProbeExact = 256;   // words of a thread that have to be equal
+inline constexpr int kProbeExact = 264;   // words of a thread that have to be equal
 inline constexpr int kProbeFloats = 576;  // floats of a thread that have to be near
 
 struct ProbeParams {
@@ -46,10 +46,14 @@ DEVICE float small_integer(u32 seed) {
 DEVICE void probe_global_memory(const ProbeParams& params, ProbeResults& results) {
   const u32 thread = arch::thread_index();
   const arch::Unit unit = arch::load_global_unit(params.inputs + thread * 4);
+  const arch::HalfUnit half =
+      arch::load_global_half_unit(params.inputs + thread * 2, thread % 4 != 0);
+  arch::prefetch(params.inputs);
   arch::store_global_unit(results.exact, unit);
-  arch::store_global_u16(results.exact + 4, static_cast<u16>(thread));
-  arch::store_global_u16(reinterpret_cast<u16*>(results.exact + 4) + 1, 17);
-  results.exact += 5;
+  arch::store_global_half_unit(results.exact + 4, half);
+  arch::store_global_u16(results.exact + 6, static_cast<u16>(thread));
+  arch::store_global_u16(reinterpret_cast<u16*>(results.exact + 6) + 1, 17);
+  results.exact += 7;
   results.add(arch::load_global_u16(reinterpret_cast<const u16*>(params.inputs) + thread));
   results.add(__builtin_bit_cast(u32, arch::load_global_float(params.inputs + thread)));
 }
@@ -58,11 +62,13 @@ DEVICE void probe_warp(ProbeResults& results, u32 lane) {
   results.add(arch::thread_index());
   results.add(arch::thread_index_again());
   results.add(arch::block_index());
+  results.add(arch::block_count());
   results.add(arch::any_in_warp(false));
   results.add(arch::any_in_warp(lane == 5));
   results.add(static_cast<u32>(arch::uniform(-7)));
   for (u32 i = 1; i < 32; i *= 2) {
     results.add(static_cast<u32>(arch::shuffle_xor(static_cast<float>(lane), i)));
+    results.add(arch::shuffle_xor(lane * 3, i));
     results.add(static_cast<u32>(arch::shuffle_up(static_cast<int>(lane), i)));
     results.add(arch::shuffle(lane, lane * 3 + i));
   }
@@ -84,12 +90,13 @@ DEVICE void probe_shared_memory(const ProbeParams& params, ProbeResults& results
   arch::sync_block();
   arch::add_shared(sum_at, thread);
   arch::min_shared(least_at, (u64{1} << 40) + (thread ^ 21));
+  arch::barrier_arrive(met, false);
   results.add(arch::barrier_test(loaded, 1));
   const u32 other = shared + 512 + (thread ^ 9) * 16;
   results.add(arch::load_shared(other + 8));
   const arch::Unit unit = arch::load_shared_unit(other);
   for (const u32 word : unit.word) results.add(word);
-  arch::barrier_arrive(met);
+  arch::barrier_arrive(met, true);
   arch::barrier_wait(met, 0);
   results.add(arch::load_shared(sum_at));
   const u64 least = arch::load_shared_u64(least_at);
@@ -101,7 +108,7 @@ DEVICE void probe_shared_memory(const ProbeParams& params, ProbeResults& results
   arch::barrier_wait(loaded, 0);
   results.add(arch::barrier_test(loaded, 0));
   results.add(arch::load_shared(other + 4));
-  arch::barrier_arrive(met);
+  arch::barrier_arrive(met, true);
   arch::barrier_wait(met, 1);
   arch::copy_unit_async(own, params.inputs + thread * 4, thread % 2 != 0);
   arch::wait_for_copies();

@@ -17,8 +17,8 @@ Block& block() {
 void barrier_init(u32 barrier, u32 count, Site site) {
   block().barriers.init(barrier, count, {__func__, site});
 }
-void barrier_arrive(u32 barrier, Site site) {
-  block().barriers.arrive(barrier, {__func__, site});
+void barrier_arrive(u32 barrier, bool arrives, Site site) {
+  if (arrives) block().barriers.arrive(barrier, {__func__, site});
 }
 void barrier_arrive_after_copies(u32 barrier, Site site) {
   block().barriers.arrive_after_copies(barrier, {__func__, site});

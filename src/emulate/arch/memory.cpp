@@ -97,6 +97,9 @@ u32 load_global_u32(const void* from, Site site) {
 float load_global_float(const void* from, Site site) {
   return load_global<float>(from, {__func__, site});
 }
+HalfUnit load_global_half_unit(const void* from, bool valid, Site site) {
+  return valid ? load_global<HalfUnit>(from, {__func__, site}) : HalfUnit{};
+}
 Unit load_global_unit(const void* from, Site site) {
   return load_global<Unit>(from, {__func__, site});
 }
@@ -110,8 +113,16 @@ void store_global_u32(void* to, u32 x, Site site) {
 void store_global_float(void* to, float x, Site site) {
   store_global(to, x, {__func__, site});
 }
+void store_global_half_unit(void* to, HalfUnit x, Site site) {
+  store_global(to, x, {__func__, site});
+}
 void store_global_unit(void* to, Unit x, Site site) {
   store_global(to, x, {__func__, site});
+}
+
+// Only a hint on hardware, but what it asks for should exist.
+void prefetch(const void* from, Site site) {
+  emulate::check_read(from, 1, {__func__, site});
 }
 
 // Reads at once, so that a report shows the kernel's call; nobody writes what kernels copy.

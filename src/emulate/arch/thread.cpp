@@ -37,8 +37,18 @@ u32 thread_index() {
 u32 thread_index_again() {
   return thread_index();
 }
+int opaque(int x) {
+  return x;
+}
+const void* opaque(const void* x) {
+  return x;
+}
 u32 block_index() {
   return Thread::current().block.index;
+}
+
+u32 block_count() {
+  return static_cast<u32>(Thread::current().block.launch.blocks);
 }
 
 void sync_block(Site site) {
@@ -67,6 +77,9 @@ int uniform(int x, Site site) {
 }
 
 float shuffle_xor(float x, u32 mask, Site site) {
+  return exchange(x, Thread::current().lane() ^ mask, {__func__, site});
+}
+u32 shuffle_xor(u32 x, u32 mask, Site site) {
   return exchange(x, Thread::current().lane() ^ mask, {__func__, site});
 }
 int shuffle_up(int x, u32 distance, Site site) {

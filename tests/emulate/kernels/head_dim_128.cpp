@@ -3,9 +3,11 @@
 namespace parapet::testing {
 namespace {
 
-const AddHostKernels<usual({.head_dim = 96, .head_dim_v = 96, .left_edge = true}), usual({}),
-                     usual({.right_edge = true}), usual({.right_edge = true, .packed_heads = true}),
-                     for_short({.right_edge = true})>
+const AddHostKernels<shaped({.head_dim = 96, .head_dim_v = 96, .left_edge = true}, kRoomy, kFew),
+                     shaped({}, kRoomy, kFew), shaped({}, kSmall, kFew),
+                     shaped({.right_edge = true}, kRoomy, kMany),
+                     shaped({.right_edge = true}, kRoomy, kFew),
+                     shaped({.right_edge = true, .packed_heads = true}, kRoomy, kFew)>
     kKernels;
 
 }  // namespace

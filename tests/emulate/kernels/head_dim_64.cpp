@@ -3,16 +3,18 @@
 namespace parapet::testing {
 namespace {
 
-const AddHostKernels<usual({.head_dim = 64, .head_dim_v = 64}),
-                     usual({.head_dim = 64, .head_dim_v = 64, .right_edge = true}),
-                     usual({.element = kernels::Element::kFloat16,
-                            .head_dim = 64,
-                            .head_dim_v = 64,
-                            .left_edge = true,
-                            .right_edge = true,
-                            .softcap = true}),
-                     for_short({.head_dim = 64, .head_dim_v = 64}),
-                     for_short({.head_dim = 64, .head_dim_v = 64, .right_edge = true})>
+const AddHostKernels<shaped({.head_dim = 64, .head_dim_v = 64}, kSmall, kMany),
+                     shaped({.head_dim = 64, .head_dim_v = 64}, kRoomy, kMany),
+                     shaped({.head_dim = 64, .head_dim_v = 64}, kSmall, kFew),
+                     shaped({.head_dim = 64, .head_dim_v = 64, .right_edge = true}, kSmall, kMany),
+                     shaped({.head_dim = 64, .head_dim_v = 64, .right_edge = true}, kRoomy, kFew),
+                     shaped({.element = kernels::Element::kFloat16,
+                             .head_dim = 64,
+                             .head_dim_v = 64,
+                             .left_edge = true,
+                             .right_edge = true,
+                             .softcap = true},
+                            kSmall, kFew)>
     kKernels;
 
 }  // namespace
