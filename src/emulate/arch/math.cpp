@@ -54,14 +54,19 @@ float reciprocal_approx(float x) {
 float multiply_add(float a, float b, float c) {
   return std::fma(a, b, c);
 }
-// +0 counts as more than -0.
+// The other operand where one is NaN, a signalling one too, of which std::fmax makes NaN. +0 counts
+// as more than -0.
 float max(float a, float b) {
-  if (a == 0.0f && b == 0.0f) return std::signbit(a) ? b : a;
-  return std::fmax(a, b);
+  if (std::isnan(a)) return b;
+  if (std::isnan(b)) return a;
+  if (a == b) return std::signbit(a) ? b : a;
+  return a < b ? b : a;
 }
 float min(float a, float b) {
-  if (a == 0.0f && b == 0.0f) return std::signbit(a) ? a : b;
-  return std::fmin(a, b);
+  if (std::isnan(a)) return b;
+  if (std::isnan(b)) return a;
+  if (a == b) return std::signbit(a) ? a : b;
+  return b < a ? b : a;
 }
 
 u32 pack_bfloat16(float low, float high) {
