@@ -65,20 +65,47 @@ def disassemble(kernel, arch, tmp_path):
     return instructions, labels
 
 
-def innermost_loops(instructions, labels):
-    """The innermost loops among those that multiply matrices."""
+def main_loop(instructions, labels):
+    """The loop over the keys: of the innermost loops the one with the most matrix products."""
+
+    def products(loop):
+        return sum(instructions[i].startswith("HMMA") for i in loop)
+
     loops = []
     for end, instruction in enumerate(instructions):
         match = re.match(r"BRA.*`\((\.L_\w+)\)", instruction)
         if match and labels[match[1]] <= end:
-            start = labels[match[1]]
-            if any(one.startswith("HMMA") for one in instructions[start : end + 1]):
-                loops.append(range(start, end + 1))
-    return [
+            loops.append(range(labels[match[1]], end + 1))
+    loops = [loop for loop in loops if products(loop)]
+    innermost = [
         loop
         for loop in loops
         if not any(other != loop and set(other) <= set(loop) for other in loops)
     ]
+    return max(innermost, key=products)
+
+
+def registers(operand, count):
+    """The numbers of the registers that an operand begins."""
+    match = re.match(r"R(\d+)", operand)
+    return {int(match[1]) + i for i in range(count)} if match else set()
+
+
+def products_of_single_loads(instructions):
+    """Matrix products with an operand that came from shared memory other than by ldmatrix."""
+    single = set()  # registers whose last writer was such a load
+    found = []
+    for instruction in instructions:
+        name, _, rest = instruction.partition(" ")
+        operands = [operand.strip() for operand in rest.split(",")]
+        if name.startswith("HMMA"):
+            used = registers(operands[1], 4) | registers(operands[2], 2)  # 16x16 and 16x8
+            if used & single:
+                found.append(instruction)
+        width = 4 if ".128" in name or name.startswith("LDSM") else 2 if ".64" in name else 1
+        written = registers(operands[0], width)
+        single = single | written if re.match(r"LDS\b", name) else single - written
+    return found
 
 
 @pytest.mark.parametrize("arch", ARCHS)
@@ -97,20 +124,23 @@ def test_the_wheel_is_not_large():
 @pytest.mark.parametrize("kernel", ["d64", "d128", "d128-right", "d256-right"])
 def test_what_the_loop_is_made_of(kernel, arch, tmp_path):
     instructions, labels = disassemble(f"forward-bf16-{kernel}", arch, tmp_path)
-    loops = innermost_loops(instructions, labels)
-    assert loops
-    for loop in loops:
-        names = Counter(instructions[i].split()[0].split(".")[0] for i in loop)
-        # Operands come to the matrix units by ldmatrix, and to shared memory by asynchronous copies
-        # of 16 bytes.
-        assert names["LDSM"] > 0
-        copies = [instructions[i] for i in loop if instructions[i].startswith("LDGSTS")]
-        assert copies
-        assert all(".128" in copy for copy in copies)
-        # Words that are read one by one are what copies start from and, before sm_90, barriers. An
-        # operand would take two for a product.
-        assert names["LDS"] < names["HMMA"] / 2
-        assert names["LDG"] == names["LDL"] == names["STL"] == names["STG"] == 0
-        assert names["BAR"] == 0
-        # Global addresses are 64 bits wide.
-        assert all(re.search(r"\[R\d+\.64(\+0x\w+)?\]", copy) for copy in copies)
+    loop = [instructions[i] for i in main_loop(instructions, labels)]
+    names = Counter(instruction.split()[0].split(".")[0] for instruction in loop)
+    # Operands come to the matrix units by ldmatrix, and to shared memory by asynchronous copies of
+    # 16 bytes.
+    assert names["LDSM"] > 0
+    copies = [instruction for instruction in loop if instruction.startswith("LDGSTS")]
+    assert copies
+    assert all(".128" in copy for copy in copies)
+    assert not products_of_single_loads(loop + loop)  # what a round leaves to the next one too
+    assert names["LDG"] == names["LDL"] == names["STL"] == names["STG"] == 0
+    assert names["BAR"] == 0
+    # Global addresses are 64 bits wide.
+    assert all(re.search(r"\[R\d+\.64(\+0x\w+)?\]", copy) for copy in copies)
+
+
+def test_that_single_loads_would_be_found(tmp_path):
+    instructions, _ = disassemble("forward-bf16-d128", "sm_120", tmp_path)
+    assert not products_of_single_loads(instructions)
+    changed = [re.sub(r"^LDSM\S*", "LDS.128", instruction) for instruction in instructions]
+    assert products_of_single_loads(changed)
