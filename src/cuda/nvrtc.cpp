@@ -100,6 +100,14 @@ std::vector<std::string> candidates() {
   return paths;
 }
 
+// The library of built-in code that belongs to the compiler in `file`. NVRTC asks the system for it
+// by name, and the system does not search the directory of a wheel; one that is loaded is found.
+void load_builtins(const std::string& file, const std::string& version) {
+  const std::filesystem::path directory = std::filesystem::path(file).parent_path();
+  std::string reason;  // not there: then NVRTC finds one by itself, or says so
+  SharedLibrary::open((directory / ("libnvrtc-builtins.so." + version)).string(), reason);
+}
+
 [[noreturn]] void throw_missing(const std::vector<std::string>& reasons) {
   throw Error(
       ErrorCode::kRuntime,
@@ -141,6 +149,7 @@ Nvrtc::Nvrtc() {
     api_ = api;
     version_ = fmt::format("{}.{}", major, minor);
     path_ = library->path_of("nvrtcVersion");
+    load_builtins(path_, version_);
     break;
   }
   if (api_ == nullptr) throw_missing(reasons);

@@ -1,6 +1,9 @@
 #include "cuda/nvrtc.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
 
 #include "cuda/cubin.h"
 #include "cuda/nvrtc_or_skip.h"
@@ -27,6 +30,16 @@ extern "C" __global__ void __launch_bounds__(128) kernel(const Params p) {
   for (int i = 0; i < 64; ++i) p.x[i] += array[(i * p.n) % 64] + shared[3];
 }
 )";
+
+// Where only a wheel brings NVRTC, the system would not find its second library.
+TEST(Nvrtc, HasTheBuiltinsBesideIt) {
+  PARAPET_NVRTC_OR_SKIP();
+  const Nvrtc& nvrtc = Nvrtc::instance();
+  const std::filesystem::path builtins = std::filesystem::path(nvrtc.path()).parent_path() /
+                                         ("libnvrtc-builtins.so." + nvrtc.version());
+  if (!std::filesystem::exists(builtins)) GTEST_SKIP() << "no " << builtins;
+  EXPECT_NE(dlopen(builtins.c_str(), RTLD_LAZY | RTLD_NOLOAD), nullptr) << builtins;
+}
 
 TEST(Nvrtc, CompilesMachineCodeThatTellsItsResources) {
   PARAPET_NVRTC_OR_SKIP();
