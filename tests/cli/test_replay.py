@@ -288,7 +288,7 @@ def test_a_file_that_claims_more_than_the_memory(program: Program, file: Path) -
 def test_no_more_rows_than_there_are(program: Program, file: Path) -> None:
     write_capture(file, dense())
     assert program.json("replay", file, "--rows", "2000000000")["computed"]["rows"] == 2 * 4 * 5
-    assert "not in range 0 to 2147483647" in program.error("replay", file, "--rows", "-1")
+    assert "2147483647" in program.error("replay", file, "--rows", "-1")
 
 
 @pytest.mark.parametrize("key", ["function", "framework", "parapet"])

@@ -53,7 +53,7 @@ def test_version(program: Program) -> None:
         (["demo", "--heads", "0"], "0"),
         (["demo", "--heads", "-1"], "-1"),
         (["demo", "--heads", "1.5"], "1.5"),
-        (["demo", "--heads", "99999999999999999999"], "not in range 1 to 2147483647"),
+        (["demo", "--heads", "99999999999999999999"], "2147483647"),
         (["demo", "--heads", "57"], "--heads: expected a multiple of 1 up to 56"),
         (["demo", "--threads", "0"], "0"),
         (["demo", "--threads", "100000"], "100000"),
