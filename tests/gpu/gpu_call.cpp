@@ -3,10 +3,6 @@
 namespace parapet::testing {
 namespace {
 
-std::optional<TensorView> view_of(const std::unique_ptr<GpuTensor>& tensor) {
-  return tensor ? std::optional(tensor->view()) : std::nullopt;
-}
-
 std::unique_ptr<GpuTensor> upload(const std::optional<Tensor>& host, Fence fence) {
   return host ? std::make_unique<GpuTensor>(*host, fence) : nullptr;
 }
@@ -51,16 +47,7 @@ GpuCall::GpuCall(const HostCall& host, Fence fence)
       sink(testing::upload(host.sink, fence)) {}
 
 ForwardTensors GpuCall::tensors() const {
-  return {.q = q.view(),
-          .k = k.view(),
-          .v = v.view(),
-          .out = out.view(),
-          .lse = lse.view(),
-          .cu_seqlens_q = view_of(cu_seqlens_q),
-          .cu_seqlens_k = view_of(cu_seqlens_k),
-          .seqused_q = view_of(seqused_q),
-          .seqused_k = view_of(seqused_k),
-          .learnable_sink = view_of(sink)};
+  return tensors_of(*this);
 }
 
 void GpuCall::run(void* stream) const {

@@ -60,10 +60,6 @@ Tensor make_lse(const CallSpec& spec) {
   return Tensor(DType::kFloat32, {batch, spec.heads, longest(spec.q_lens)});
 }
 
-std::optional<TensorView> view_of(const std::optional<Tensor>& tensor) {
-  return tensor ? std::optional(tensor->view()) : std::nullopt;
-}
-
 }  // namespace
 
 std::string CallSpec::text() const {
@@ -103,16 +99,7 @@ HostCall::HostCall(const CallSpec& spec, std::uint64_t seed)
 }
 
 ForwardTensors HostCall::tensors() const {
-  return {.q = q,
-          .k = k,
-          .v = v,
-          .out = out,
-          .lse = lse.view(),
-          .cu_seqlens_q = view_of(cu_seqlens_q),
-          .cu_seqlens_k = view_of(cu_seqlens_k),
-          .seqused_q = view_of(seqused_q),
-          .seqused_k = view_of(seqused_k),
-          .learnable_sink = view_of(sink)};
+  return tensors_of(*this);
 }
 
 api::Problem HostCall::problem() const {

@@ -36,6 +36,24 @@ struct CallSpec {
   Order order = Order::kRowsFirst;
 };
 
+// The tensors of a call, in whichever memory it is, as forward() takes them.
+template <class Call>
+ForwardTensors tensors_of(const Call& call) {
+  const auto view_of = [](const auto& tensor) {
+    return tensor ? std::optional<TensorView>(tensor->view()) : std::nullopt;
+  };
+  return {.q = call.q.view(),
+          .k = call.k.view(),
+          .v = call.v.view(),
+          .out = call.out.view(),
+          .lse = call.lse.view(),
+          .cu_seqlens_q = view_of(call.cu_seqlens_q),
+          .cu_seqlens_k = view_of(call.cu_seqlens_k),
+          .seqused_q = view_of(call.seqused_q),
+          .seqused_k = view_of(call.seqused_k),
+          .learnable_sink = view_of(call.sink)};
+}
+
 // The call in the host's memory.
 class HostCall {
  public:
